@@ -1,0 +1,270 @@
+"""What the scheduler is told (events), what it orders (actions), and the plain values in both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.errors import LlmsnapError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """What the scheduler must know of one model. Bytes are bytes, times are seconds."""
+
+    name: str
+    devices: tuple[str, ...] = ()
+    """Devices that it occupies while awake. Empty: memory is no concern of this model."""
+    need: Mapping[str, int] | None = None
+    """Bytes a device while awake, declared or learned. None: unknown, so it loads alone."""
+    estimate: Mapping[str, int] | None = None
+    """What its file says it will need, used when `need` is None; never a reason to refuse."""
+    certain: Mapping[str, int] = field(default_factory=dict)
+    """The part of `estimate` that is sure (the weights a device)."""
+    tier: str = "ram"
+    """Where its bytes go while asleep: a key of the scheduler's `tiers`."""
+    tier_bytes: int = 0
+    can_sleep: bool = False
+    can_pause: bool = False
+    """Whether it may be put to sleep in the middle of its answers."""
+    pinned: bool = False
+    concurrency_limit: int = 0
+    """Most requests waiting and served at once; 0: no limit."""
+    sleep_after_s: float = inf
+    ttl_s: float = inf
+    min_awake_s: float | None = None
+    """Overrides twice the measured round trip (R7, R8)."""
+    time_slice_s: float | None = None
+    """Overrides the slice that is derived from the measured round trip (R10)."""
+    round_trip_s: float = 2.0
+    """First guess of sleep + wake (or stop + start), until they have been measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The scheduler's settings, in seconds; see section 2 of docs/scheduling.md."""
+
+    fair_after_s: float = 5.0
+    preempt_after_s: float = 15.0
+    hold_s: float = 10.0
+    """Most that an idle model is kept for a client who is expected back (R8)."""
+    max_wait_s: float = 600.0
+    """Longest wait of a ticket; 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """Seconds that one ticket spent before it was admitted; they follow each other and add up."""
+
+    queue_s: float = 0.0
+    drain_s: float = 0.0
+    evict_s: float = 0.0
+    wake_s: float = 0.0
+    start_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Arrival to admission."""
+        return self.queue_s + self.drain_s + self.evict_s + self.wake_s + self.start_s
+
+
+NO_WAIT = Phases()
+
+
+# ---- events ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestArrived:
+    """A client wants `model`; `ticket` is its number.
+
+    `limited` is False for administrators' loads and preloads, which don't count against
+    `concurrencyLimit`.
+    """
+
+    ticket: int
+    model: str
+    limited: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    """The client with `ticket` was served, failed or went away. Unknown tickets are ignored."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """The shell reports a fact about one generation of `model`.
+
+    `trigger` is READY, SLEPT, WOKEN or EXITED. SLEPT and EXITED come only once the memory is shown
+    free, or after the settle time. `oom`: it ended because memory ran out.
+    """
+
+    model: str
+    generation: int
+    trigger: Trigger
+    error: LlmsnapError | None = None
+    oom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NeedChanged:
+    """The bytes that `model` needs a device were learned anew."""
+
+    model: str
+    need: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignChanged:
+    """Other programs now use so many bytes of `device`."""
+
+    device: str
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbilityChanged:
+    """What a model's sleep driver can do became known, or changed."""
+
+    model: str
+    can_sleep: bool
+    can_pause: bool
+    tier: str = "ram"
+    tier_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadRequested:
+    """An administrator wants `model` gone; running answers may go on for `timeout_s`."""
+
+    model: str
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SleepRequested:
+    """An administrator wants idle `model` asleep; ignored in any state but READY and idle."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """Nothing may start any more. Running answers may go on for `grace_s`."""
+
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """`next_deadline` has come."""
+
+
+Event = (
+    RequestArrived
+    | RequestFinished
+    | ModelChanged
+    | NeedChanged
+    | ForeignChanged
+    | AbilityChanged
+    | UnloadRequested
+    | SleepRequested
+    | ShutdownRequested
+    | Tick
+)
+
+
+# ---- actions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Let the client with `ticket` through to its model."""
+
+    ticket: int
+    phases: Phases = NO_WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Answer the client with `ticket`, who is waiting, with `error`."""
+
+    ticket: int
+    error: LlmsnapError
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End the answer of `ticket`, who was admitted: its process is gone or going."""
+
+    ticket: int
+    error: LlmsnapError
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start `model`; news of it carries `generation`."""
+
+    model: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Put this generation to sleep; with requests in flight it is a pause."""
+
+    model: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Wake this generation."""
+
+    model: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this generation's process."""
+
+    model: str
+    generation: int
+
+
+Action = Admit | Reject | Abort | Start | Sleep | Wake | Stop
+
+
+# ---- what readers see --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelView:
+    """One model as the scheduler sees it now. For showing, never for deciding."""
+
+    model: str
+    state: State
+    generation: int
+    in_flight: int
+    waiting: int
+    paused: int
+    """How many of `in_flight` stand still because the model was put to sleep under them."""
+    pinned: bool
+    unloading: bool
+    ready_at: float | None
+    """On the scheduler's clock; None: not since the proxy started."""
+    used_at: float | None
+    """End of the last request, on the scheduler's clock."""
+    fails: int
+    retry_at: float | None
+    """Until then requests are refused (back-off), on the scheduler's clock."""
+    round_trip_s: float
+    need: Mapping[str, int] | None
+    error: str | None
+    """Why the last generation ended, when it ended by itself."""

@@ -1,0 +1,162 @@
+"""Every error that llmsnap raises on purpose, with its HTTP status and code.
+
+An error is raised where the fact is known and rendered once, in `web.envelope`. Messages are lower
+case, say what and which, quote user input, and end with the way out when there is one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LlmsnapError(Exception):
+    """Base of the tree. `status` and `code` say how HTTP clients see it."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    retry_after_s: float | None = None
+    """Seconds after which the same request may go better; becomes `Retry-After`."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
+
+    @property
+    def message(self) -> str:
+        """What went wrong, for people."""
+        return str(self)
+
+    @property
+    def type(self) -> str:
+        """The `type` of OpenAI's error object that goes with `status`."""
+        match self.status:
+            case 401 | 403:
+                return "authentication_error"
+            case 429:
+                return "rate_limit_error"
+            case status if status >= 500:
+                return "server_error"
+            case _:
+                return "invalid_request_error"
+
+
+class ConfigError(LlmsnapError):
+    """The configuration can't be used; the message names file, line, key path and remedy."""
+
+
+class BadRequest(LlmsnapError):
+    """The request can't be understood."""
+
+    status = 400
+    code = "bad_request"
+
+
+class Unauthorized(LlmsnapError):
+    """No valid API key came with the request."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class Forbidden(LlmsnapError):
+    """The request is understood and refused, whatever key comes with it."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(LlmsnapError):
+    """No such path, or nothing there."""
+
+    status = 404
+    code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    """No configured model or alias has the requested name, or no name was given."""
+
+
+class MethodNotAllowed(LlmsnapError):
+    """The path exists, but not for this method."""
+
+    status = 405
+    code = "invalid_request"
+
+
+class Conflict(LlmsnapError):
+    """The model is in a state that can't serve this without loading or disturbing it."""
+
+    status = 409
+    code = "conflict"
+
+
+class BodyTooLarge(LlmsnapError):
+    """The request body is over `maxBody`."""
+
+    status = 413
+    code = "invalid_request"
+
+
+class ConcurrencyLimited(LlmsnapError):
+    """As many requests as `concurrencyLimit` allows are already with the model."""
+
+    status = 429
+    code = "concurrency_limit"
+    retry_after_s = 1.0
+
+
+class BadGateway(LlmsnapError):
+    """The upstream failed; the parent of all 502s."""
+
+    status = 502
+    code = "bad_gateway"
+
+
+class StartFailed(BadGateway):
+    """The model's process ended, or wasn't ready in time; the message ends with its last lines."""
+
+    retry_after_s = 1.0
+
+
+class UpstreamLost(BadGateway):
+    """The model's process or connection went away while it held the request."""
+
+    retry_after_s = 1.0
+
+
+class GatewayTimeout(LlmsnapError):
+    """The upstream didn't answer within a limit that the configuration sets."""
+
+    status = 504
+    code = "gateway_timeout"
+
+
+class ServiceUnavailable(LlmsnapError):
+    """Not now, perhaps later; the parent of all 503s."""
+
+    status = 503
+    code = "service_unavailable"
+    retry_after_s = 5.0
+
+
+class DoesNotFit(ServiceUnavailable):
+    """The model can't fit in memory, even with all others gone."""
+
+    retry_after_s = 60.0
+
+
+class BackingOff(ServiceUnavailable):
+    """The model's last starts failed; it isn't tried again just yet."""
+
+
+class WaitedTooLong(ServiceUnavailable):
+    """The request waited `maxWait` for its model."""
+
+
+class ModelUnloaded(ServiceUnavailable):
+    """An administrator unloaded the model while the request was with it."""
+
+
+class ShuttingDown(ServiceUnavailable):
+    """The proxy is on its way down."""
