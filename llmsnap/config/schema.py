@@ -17,7 +17,7 @@ Seconds = Annotated[
     float,
     Meta(
         ge=0,
-        description="Seconds as a number (fractions too), or text such as `500ms`, `5s`, `2m`, `1h`.",
+        description="Seconds as a number (fractions too), or text: `500ms`, `5s`, `2m`, `1h`.",
         extra={"unit": "duration"},
         extra_json_schema={"type": ["number", "string"]},
     ),
