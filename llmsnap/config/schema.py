@@ -31,10 +31,6 @@ Bytes = Annotated[
         extra_json_schema={"type": ["integer", "string"]},
     ),
 ]
-WholeDEFAULT_GROUP: Final = "(default)"
-"""The automatic group of all models that are in no other; it always exists."""
-
-Seconds = Annotated[int, Meta(description="Whole seconds.")]
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,12 +1,15 @@
 """Write a small but real llama-architecture GGUF with seeded random weights.
 
-    pip install gguf numpy
-    python make_gguf.py OUT.gguf                 # 8 MB, llama-server is ready in 40 ms
-    python make_gguf.py OUT.gguf --layers 20 --embd 3072 --ff 8192 --heads 24 --kv-heads 8 --type Q8_0   # 2.1 GB
+    python -m tests.helpers.make_gguf OUT.gguf    # 8 MB, llama-server is ready in 40 ms
 
-The vocabulary is 3 specials, 256 byte tokens and printable ASCII. The output rows of the byte tokens are zero, so that
-generated text stays valid UTF-8; at temperature 0 it is the same every time.
+2.1 GB: --layers 20 --embd 3072 --ff 8192 --heads 24 --kv-heads 8 --type Q8_0
+
+The vocabulary is 3 specials, 256 byte tokens and printable ASCII. The output rows of the byte
+tokens are zero, so that generated text stays valid UTF-8; at temperature 0 and with one slot it
+is the same every time.
 """
+
+from __future__ import annotations
 
 import argparse
 import string
@@ -27,6 +30,7 @@ def write_model(
     type_name: str = "F16",
     seed: int = 0,
 ) -> None:
+    """Write the model to `path`; the same `seed` gives the same weights."""
     rng = np.random.default_rng(seed)
     tokens = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{b:02X}>".encode() for b in range(256)]
     tokens += [c.encode() for c in string.ascii_letters + string.digits + " .,!?\u2581"]
@@ -86,9 +90,7 @@ def write_model(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path")
     for name, default in (
         ("layers", 4),
