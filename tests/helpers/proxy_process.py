@@ -102,23 +102,10 @@ async def running_proxy(
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ProxyProcess]:
     """Run llmsnap on a port of its own over `config`; end it and its children afterwards."""
-    config_path, log_path, state_dir = (
-        folder / "config.yaml",
-        folder / "proxy.log",
-        folder / "state",
-    )
+    config_path, log_path, state_dir = folder / "config.yaml", folder / "log", folder / "state"
     config_path.write_text(config)
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "llmsnap", "--config", str(config_path)),
-                *("--listen", "127.0.0.1:0", "--state-dir", str(state_dir), *args),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-        )
+    places = ["--config", str(config_path), "--state-dir", str(state_dir)]
+    process = _start([*places, "--listen", "127.0.0.1:0", *args], env or {}, log_path)
     try:
         url = await _url(process, log_path)
         # A limit of its own, so that a lost request fails the test and not the whole run.
@@ -130,6 +117,17 @@ async def running_proxy(
             yield ProxyProcess(process, url, session, log_path, state_dir)
     finally:
         await _end(process)
+
+
+def _start(args: list[str], env: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
+    with log_path.open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "llmsnap", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **env},
+        )
 
 
 async def _url(process: subprocess.Popen[bytes], log_path: Path) -> str:
