@@ -1,7 +1,8 @@
 """What the configuration may say: frozen structs, each field with its unit, default and check.
 
 Attributes carry their unit (`_s`, `_bytes`); `name=` is the key in the YAML file. The values here
-are final: macros expanded, defaults inherited, aliases resolved.
+are final: macros expanded, defaults inherited, aliases resolved. The text below a field is its
+description in configs/schema.json.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ Seconds = Annotated[
     float,
     Meta(
         ge=0,
-        description="Seconds as a number (fractions too), or text: `500ms`, `5s`, `2m`, `1h`.",
+        description="Seconds as a number (fractions too), or text: `500ms`, `5s`, `2m`, `1h30m`.",
         extra={"unit": "duration"},
-        extra_json_schema={"type": ["number", "string"]},
+        extra_json_schema={"pattern": r"^([0-9.]+ *(ns|us|µs|ms|s|m|h)?)+$|\$\{"},
     ),
 ]
 Bytes = Annotated[
@@ -28,143 +29,202 @@ Bytes = Annotated[
         ge=0,
         description="Bytes as a number, or text such as `512MiB`, `8GiB`, `8GB`.",
         extra={"unit": "size"},
-        extra_json_schema={"type": ["integer", "string"]},
+        extra_json_schema={"pattern": r"^[0-9.]+ *([KMGTkmgt]?[Bb]|[KMGTkmgt]i[Bb])?$|\$\{"},
     ),
 ]
+Count = Annotated[int, Meta(ge=0)]
+AtLeast1 = Annotated[int, Meta(ge=1, extra={"raise": True})]
+AtLeast15 = Annotated[int, Meta(ge=15, extra={"raise": True})]
+"""What is smaller is raised to the least, not refused."""
+CommaSeparated = Annotated[
+    tuple[str, ...], Meta(extra={"unit": "commas"}, extra_json_schema={"writtenAs": "string"})
+]
+"""One text with commas in the file, a tuple here."""
+Modality = Literal["text", "audio", "image"]
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, rename="camel"):
     """Limits of the connection to one upstream, in whole seconds; 0: no limit."""
 
-    connect: Annotated[int, Meta(ge=0)] = 30
-    keepalive: Annotated[int, Meta(ge=0)] = 30
-    response_header: Annotated[int, Meta(ge=0)] = 0
-    tls_handshake: Annotated[int, Meta(ge=0)] = 10
-    expect_continue: Annotated[int, Meta(ge=0)] = 1
-    idle_conn: Annotated[int, Meta(ge=0)] = 90
+    connect: Count = 30
+    """Until the connection stands."""
+    keepalive: Count = 30
+    """Between two TCP keep-alive probes."""
+    response_header: Count = 0
+    """Until the head of the answer has come."""
+    tls_handshake: Count = 10
+    """Until TLS is agreed on."""
+    expect_continue: Count = 1
+    """Until `100 Continue` has come."""
+    idle_conn: Count = 90
+    """For which an unused connection is kept."""
 
 
 class Filters(Struct, frozen=True, kw_only=True):
     """Edits of JSON request bodies; keys are paths such as `a.b` and `list.0`."""
 
-    strip_params: tuple[str, ...] = field(default=(), name="stripParams")
-    """Keys to remove: trimmed, sorted, without duplicates and without `model`."""
+    strip_params: CommaSeparated = field(default=(), name="stripParams")
+    """Keys to remove, with commas between them: trimmed, sorted, each once, without `model`."""
     set_params: dict[str, Any] = field(default_factory=dict, name="setParams")
     """Keys to set; `model` is left out."""
     set_params_by_id: dict[str, dict[str, Any]] = field(default_factory=dict, name="setParamsByID")
-    """More keys to set, chosen by the name that the client asked for."""
+    """More keys to set, chosen by the name that the client asked for; each name is an alias."""
 
 
 class Compat(Struct, frozen=True, kw_only=True):
     """Switches for servers with habits of their own."""
 
     ignore_websockets: bool = field(default=False, name="ignoreWebsockets")
+    """WebSockets neither start the model nor count as use."""
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
     """What a model can do, for `/v1/models`."""
 
-    in_: tuple[Literal["text", "audio", "image"], ...] = field(default=(), name="in")
-    out: tuple[Literal["text", "audio", "image"], ...] = ()
+    in_: tuple[Modality, ...] = field(default=(), name="in")
+    """What it takes."""
+    out: tuple[Modality, ...] = ()
+    """What it makes."""
     tools: bool = False
+    """Whether it calls tools."""
     reranker: bool = False
-    context: Annotated[int, Meta(ge=0, description="Context length in tokens.")] = 0
+    """Whether it ranks documents."""
+    context: Count = 0
+    """Context length in tokens; 0: not said."""
 
 
 class SleepStep(Struct, frozen=True, kw_only=True):
     """One HTTP call of a sleep or wake sequence."""
 
     endpoint: str
+    """Path or URL reference, taken relative to `proxy`."""
     method: Literal["GET", "POST", "PUT", "PATCH"] = "POST"
+    """HTTP method."""
     body: str = ""
-    timeout_s: Annotated[int, Meta(ge=0)] = field(default=0, name="timeout")
-    """0: the global value."""
+    """JSON to send."""
+    timeout_s: Count = field(default=0, name="timeout")
+    """Seconds for the answer, which must be 200; 0: the global value."""
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """One entry under `models:`."""
 
     cmd: str = ""
+    """Command line of the server; no shell reads it."""
     cmd_stop: str = field(default="", name="cmdStop")
+    """Command that stops the server, in place of a signal; `${PID}` is its process."""
     proxy: str = ""
+    """URL of the server; when absent, `http://localhost:${PORT}`."""
     aliases: tuple[str, ...] = ()
+    """Other names that requests may use."""
     env: tuple[str, ...] = ()
+    """`NAME=value` entries on top of the proxy's own environment."""
     check_endpoint: str = field(default="/health", name="checkEndpoint")
-    ttl_s: Annotated[int, Meta(ge=0)] = field(default=0, name="ttl")
-    """Idle seconds before the model is stopped; 0: never."""
-    unload_timeout_s: Annotated[int, Meta(ge=0)] = field(default=10, name="unloadTimeout")
+    """Path that answers 200 once the server is ready; `none`: ready as soon as it runs."""
+    ttl_s: Count = field(default=0, name="ttl")
+    """Idle seconds before the model is stopped; 0: never; when absent, `globalTTL`."""
+    unload_timeout_s: Count = field(default=10, name="unloadTimeout")
+    """Seconds between the stop signal and SIGKILL; 0 or absent: the global value."""
     unlisted: bool = False
+    """Left out of `/v1/models`, yet usable."""
     use_model_name: str = field(default="", name="useModelName")
+    """Sent to the server as `model`."""
     name: str = ""
+    """Title for people."""
     description: str = ""
+    """Sentence for people."""
     concurrency_limit: int = field(default=0, name="concurrencyLimit")
-    """Most requests waiting and served at once; 0 or less: no limit."""
+    """Most requests waiting and served at once, more get 429; 0 or less: no limit."""
     filters: Filters = field(default_factory=Filters)
+    """Edits of request bodies."""
     macros: dict[str, str | int | float | bool] = field(default_factory=dict)
+    """Macros of this model alone; they win over the global ones."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    """Anything, shown in `/v1/models`."""
     send_loading_state: bool = field(default=False, name="sendLoadingState")
+    """Show the loading in the answer's reasoning text; when absent, the global value."""
     timeouts: Timeouts = field(default_factory=Timeouts)
+    """Limits of the connection to the server."""
     compat: Compat = field(default_factory=Compat)
+    """Switches for servers with habits of their own."""
     capabilities: Capabilities = field(default_factory=Capabilities)
+    """What the model can do, for `/v1/models`."""
     sleep_mode: Literal["enable", "disable"] = field(default="disable", name="sleepMode")
+    """Whether the endpoints below put the model to sleep."""
     sleep_endpoints: tuple[SleepStep, ...] = field(default=(), name="sleepEndpoints")
+    """HTTP calls that put it to sleep, in order."""
     wake_endpoints: tuple[SleepStep, ...] = field(default=(), name="wakeEndpoints")
+    """HTTP calls that wake it, in order."""
     # llmsnap's own keys
     pinned: bool = False
+    """Never made to leave for another model."""
     ram_bytes: Bytes | None = field(default=None, name="ram")
     """Memory on device `host` while awake."""
     vram: Bytes | dict[str, Bytes] | None = None
     """Memory on the GPU while awake, or a size a device."""
     min_awake_s: Seconds | None = field(default=None, name="minAwake")
+    """Time after a load in which it doesn't have to leave; null: twice the measured round trip."""
     time_slice_s: Seconds | None = field(default=None, name="timeSlice")
+    """Time after a load in which its answers aren't paused; null: from the measured round trip."""
     start_timeout_s: Seconds | None = field(default=None, name="startTimeout")
-    """None: the global `healthCheckTimeout`."""
+    """Time to become ready; null: the global `healthCheckTimeout`."""
     on_client_disconnect: Literal["cancel", "drain"] = field(
         default="cancel", name="onClientDisconnect"
     )
+    """When a client leaves: end its request at the server, or read the answer to its end."""
     stall_timeout_s: Seconds | None = field(default=None, name="stallTimeout")
-    """Longest silence of a busy upstream; None: no limit."""
+    """Longest silence of a busy server before it is restarted; null: no limit."""
     stop_signal: str = field(default="SIGTERM", name="stopSignal")
+    """Signal that asks the server to end."""
     kill: bool = True
     """False: never SIGKILL, for drivers that hate it."""
     response_model_name: Literal["requested", "upstream"] = field(
         default="upstream", name="responseModelName"
     )
+    """Whose name answers carry as `model`."""
 
 
 class GroupConfig(Struct, frozen=True, kw_only=True):
     """One entry under `groups:`; which models replace each other."""
 
     swap: bool = True
+    """At most one member is loaded."""
     exclusive: bool = True
+    """Loading a member unloads other groups that aren't persistent."""
     persistent: bool = False
+    """No other group unloads its members."""
     members: tuple[str, ...] = ()
+    """Model ids."""
 
 
 class OnStartup(Struct, frozen=True, kw_only=True):
     """What happens once, after the proxy listens."""
 
     preload: tuple[str, ...] = ()
-    """Model ids, aliases resolved, unknown names dropped."""
+    """Models to load: ids, with aliases resolved and unknown names dropped."""
 
 
 class Hooks(Struct, frozen=True, kw_only=True):
     """Things to do at certain moments."""
 
     on_startup: OnStartup = field(default_factory=OnStartup)
+    """What happens once, after the proxy listens."""
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True):
     """Where activity is kept."""
 
     path: str | None = None
+    """SQLite file; null: memory only."""
 
 
 class PerformanceConfig(Struct, frozen=True, kw_only=True):
     """Sampling of the machine."""
 
     disabled: bool = False
+    """No samples."""
     every_s: Seconds = field(default=5.0, name="every")
+    """Time between two samples, at least 5 seconds; 0: the default."""
 
 
 class UpstreamConfig(Struct, frozen=True, kw_only=True):
@@ -173,33 +233,41 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True):
     ignore_paths: tuple[str, ...] = field(
         default=(r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$",), name="ignorePaths"
     )
+    """Regular expressions of paths below `/upstream/M` that never load a model."""
 
 
 class UiActivity(Struct, frozen=True, kw_only=True):
     """Columns of the activity page."""
 
     session_id: tuple[str, ...] = ("X-Session-ID", "X-Litellm-Session-Id")
+    """Request headers to show as session; an empty list: none."""
 
 
 class UiConfig(Struct, frozen=True, kw_only=True):
     """Settings of the web page."""
 
     activity: UiActivity = field(default_factory=UiActivity)
+    """Columns of the activity page."""
 
 
 class ScheduleConfig(Struct, frozen=True, kw_only=True):
     """Fairness and patience; see docs/scheduling.md."""
 
     fair_after_s: Seconds = field(default=5.0, name="fairAfter")
+    """Wait after which a request may make busy models leave."""
     preempt_after_s: Seconds = field(default=15.0, name="preemptAfter")
+    """Wait after which a request may pause the answers of others, where that is possible."""
     hold_s: Seconds = field(default=10.0, name="hold")
+    """Most that an idle model is kept for a client who is expected back."""
     max_wait_s: Seconds = field(default=600.0, name="maxWait")
+    """Longest wait for a model, then 503; 0: no limit."""
 
 
 class MemoryConfig(Struct, frozen=True, kw_only=True):
     """How much memory there is to share among the models."""
 
     mode: Literal["off", "auto"] = "auto"
+    """`off`: groups alone decide what is loaded beside what."""
     devices: dict[str, Bytes] = field(default_factory=dict)
     """Budget a device, such as `host: 600MiB` or `gpu0: 24GiB`."""
 
@@ -207,43 +275,63 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
 class Config(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
-    health_check_timeout_s: Annotated[int, Meta(ge=15)] = field(
-        default=120, name="healthCheckTimeout"
-    )
-    global_ttl_s: Annotated[int, Meta(ge=0)] = field(default=0, name="globalTTL")
-    unload_timeout_s: Annotated[int, Meta(ge=0)] = field(default=10, name="unloadTimeout")
+    health_check_timeout_s: AtLeast15 = field(default=120, name="healthCheckTimeout")
+    """Seconds that a model has to become ready; less than 15 counts as 15."""
+    global_ttl_s: Count = field(default=0, name="globalTTL")
+    """`ttl` of models that don't set one."""
+    unload_timeout_s: Count = field(default=10, name="unloadTimeout")
+    """`unloadTimeout` of models that don't set one; 0: 10."""
     start_port: Annotated[int, Meta(ge=1, le=65535)] = field(default=5800, name="startPort")
+    """First `${PORT}`; the next model that uses it gets the next one."""
     log_level: str = field(default="info", name="logLevel")
+    """`debug`, `info`, `warn` or `error`."""
     log_time_format: str = field(default="", name="logTimeFormat")
+    """Time in log lines: a name such as `rfc3339` or `kitchen`; empty: none."""
     log_to_stdout: Literal["proxy", "upstream", "both", "none"] = field(
         default="proxy", name="logToStdout"
     )
+    """Whose log goes to standard output and to `/logs`."""
     log_requests: bool = field(default=False, name="logRequests")
+    """Accepted and ignored, as requests are always logged."""
     metrics_max_in_memory: int = field(default=1000, name="metricsMaxInMemory")
+    """Rows of activity kept in memory; 0 or less: 1000."""
     capture_buffer_mb: int = field(default=5, name="captureBuffer")
+    """Megabytes for copies of requests and answers; 0 or less: none are made."""
     send_loading_state: bool = field(default=False, name="sendLoadingState")
+    """`sendLoadingState` of models that don't set it."""
     include_aliases_in_list: bool = field(default=False, name="includeAliasesInList")
+    """Aliases get records of their own in `/v1/models`."""
     api_keys: tuple[str, ...] = field(default=(), name="apiKeys")
+    """Keys of which a client must send one; empty: no key is asked for."""
     macros: dict[str, str | int | float | bool] = field(default_factory=dict)
+    """Values for `${name}`; a macro may use those above it."""
     models: dict[str, ModelConfig] = field(default_factory=dict)
+    """The models by id."""
     groups: dict[str, GroupConfig] = field(default_factory=dict)
-    """With the automatic group `(default)`, which always exists."""
+    """Which models replace each other; `(default)` holds those that are in no other group."""
     hooks: Hooks = field(default_factory=Hooks)
+    """Things to do at certain moments."""
     store: StoreConfig = field(default_factory=StoreConfig)
+    """Where activity is kept."""
     performance: PerformanceConfig = field(default_factory=PerformanceConfig)
+    """Sampling of the machine."""
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
+    """How `/upstream/…` treats browsers."""
     ui: UiConfig = field(default_factory=UiConfig)
-    sleep_request_timeout_s: Annotated[int, Meta(ge=1)] = field(
-        default=10, name="sleepRequestTimeout"
-    )
-    wake_request_timeout_s: Annotated[int, Meta(ge=1)] = field(
-        default=10, name="wakeRequestTimeout"
-    )
+    """Settings of the web page."""
+    sleep_request_timeout_s: AtLeast1 = field(default=10, name="sleepRequestTimeout")
+    """`timeout` of sleep steps that don't set one; less than 1 counts as 1."""
+    wake_request_timeout_s: AtLeast1 = field(default=10, name="wakeRequestTimeout")
+    """`timeout` of wake steps that don't set one; less than 1 counts as 1."""
     # llmsnap's own keys
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """Fairness and patience."""
     memory: MemoryConfig = field(default_factory=MemoryConfig)
+    """How much memory there is to share among the models."""
     allowed_hosts: tuple[str, ...] = field(default=(), name="allowedHosts")
+    """Values of the `Host` header to accept besides those of this machine."""
     max_body_bytes: Bytes = field(default=256 * 1024**2, name="maxBody")
+    """Largest request body, more gets 413."""
 
     def names(self) -> dict[str, str]:
         """Return every name a request may use (ids and aliases) with the model id it means.
