@@ -45,6 +45,10 @@ class ConfigError(LlmsnapError):
     """The configuration can't be used; the message names file, line, key path and remedy."""
 
 
+class ListenFailed(LlmsnapError):
+    """The proxy can't listen where it should; ends the command line."""
+
+
 class BadRequest(LlmsnapError):
     """The request can't be understood."""
 
@@ -89,6 +93,13 @@ class Conflict(LlmsnapError):
 
     status = 409
     code = "conflict"
+
+
+class HeadersTooLarge(LlmsnapError):
+    """The request line or the headers are longer than any client needs."""
+
+    status = 431
+    code = "invalid_request"
 
 
 class BodyTooLarge(LlmsnapError):

@@ -1,0 +1,221 @@
+"""What operators ask and order: who runs, load, unload, health, version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+
+from llmsnap import __version__
+from llmsnap.config.argv import split_command
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.secrets import blank, secret_values
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import ModelView, Phases
+from llmsnap.errors import BadRequest, ModelNotFound
+from llmsnap.web.envelope import json_answer
+from llmsnap.web.openai import UNLOADED_STATES
+
+PEER_STATES: Final = {State.SLEEPING: "sleepPending"}
+"""States that `/running` calls by the name that its users know."""
+
+_INDEX: Final = Path(__file__).with_name("index.html")
+_ICON: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<rect width="16" height="16" rx="3" fill="#234"/>'
+    '<path d="M4 5h8M4 8h8M4 11h4" stroke="#9fd" stroke-width="1.6"/></svg>'
+)
+
+
+class Held(Protocol):
+    """A model that is ready and stays so for the length of a block."""
+
+    @property
+    def phases(self) -> Phases: ...
+
+
+class Fleet(Protocol):
+    """What the operators' endpoints need of the supervisor."""
+
+    def views(self) -> list[ModelView]: ...
+
+    def view(self, model: str) -> ModelView: ...
+
+    def pid(self, model: str) -> int | None: ...
+
+    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Held]: ...
+
+    async def unload(self, model: str, timeout_s: float | None = None) -> None: ...
+
+    async def unload_all(self) -> None: ...
+
+
+class Admin:
+    """The operators' endpoints. `clock` is the one that the views' times are on."""
+
+    def __init__(self, config: Config, fleet: Fleet, clock: Callable[[], float]) -> None:
+        self._config = config
+        self._names = config.names()
+        self._fleet = fleet
+        self._clock = clock
+        self._commands = {id_: shown_command(model) for id_, model in config.models.items()}
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes to mount."""
+        return [
+            web.get("/", self.index),
+            web.get("/favicon.ico", self.icon),
+            web.get("/health", self.health),
+            web.get("/wol-health", self.health),
+            web.get("/api/version", self.version),
+            web.get("/running", self.running),
+            web.get("/api/models", self.models),
+            web.get("/unload", self.unload_all, allow_head=False),
+            web.post("/api/models/unload", self.unload_all_json),
+            web.post("/api/models/unload/{model:.+}", self.unload),
+            web.post("/api/models/load/{model:.+}", self.load),
+        ]
+
+    async def index(self, _: web.Request) -> web.Response:
+        """Show a page that lists the models."""
+        return web.Response(text=_INDEX.read_text(), content_type="text/html")
+
+    async def icon(self, _: web.Request) -> web.Response:
+        """Give browsers something to put on the tab."""
+        return web.Response(text=_ICON, content_type="image/svg+xml")
+
+    async def health(self, _: web.Request) -> web.Response:
+        """Say that the proxy itself is up."""
+        return web.Response(text="OK")
+
+    async def version(self, _: web.Request) -> web.Response:
+        """Say which llmsnap this is."""
+        return json_answer({"version": __version__, "commit": "", "build_date": ""})
+
+    async def running(self, _: web.Request) -> web.Response:
+        """List the models that have a process, as llama-swap does."""
+        return json_answer({"running": [*self._running()]})
+
+    def _running(self) -> Iterable[dict[str, Any]]:
+        for view in self._fleet.views():
+            if view.state in UNLOADED_STATES:
+                continue
+            model = self._config.models[view.model]
+            yield {
+                "model": view.model,
+                "state": PEER_STATES.get(view.state, view.state),
+                "cmd": self._commands[view.model],
+                "proxy": model.proxy,
+                "ttl": model.ttl_s,
+                "name": model.name,
+                "description": model.description,
+            }
+
+    async def models(self, _: web.Request) -> web.Response:
+        """List every model with its state, its clients and its process."""
+        return json_answer({"models": [self._entry(view) for view in self._fleet.views()]})
+
+    def _entry(self, view: ModelView) -> dict[str, Any]:
+        model = self._config.models[view.model]
+        now = self._clock()
+        return {
+            "id": view.model,
+            "state": view.state,
+            "pid": self._fleet.pid(view.model),
+            "generation": view.generation,
+            "in_flight": view.in_flight,
+            "waiting": view.waiting,
+            "paused": view.paused,
+            "pinned": view.pinned,
+            "unloading": view.unloading,
+            "aliases": model.aliases,
+            "ttl": model.ttl_s,
+            "name": model.name,
+            "description": model.description,
+            "unlisted": model.unlisted,
+            "idle_s": _since(now, view.used_at),
+            "ready_s": _since(now, view.ready_at),
+            "round_trip_s": round(view.round_trip_s, 3),
+            "need_bytes": view.need,
+            "fails": view.fails,
+            "retry_in_s": _until(now, view.retry_at),
+            "error": view.error,
+        }
+
+    async def load(self, request: web.Request) -> web.Response:
+        """Load one model; answer when it is ready, with what the wait was made of."""
+        model = self._model(request)
+        async with self._fleet.lease(model, limited=False) as held:
+            phases = asdict(held.phases) | {"total_s": held.phases.total_s}
+            answer = {
+                "model": model,
+                "state": self._fleet.view(model).state,
+                "pid": self._fleet.pid(model),
+                "phases": {name: round(value, 6) for name, value in phases.items()},
+            }
+        return json_answer(answer)
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """Unload one model; answer when its process is gone."""
+        await self._fleet.unload(self._model(request), _timeout_s(request))
+        return web.Response(text="OK")
+
+    async def unload_all(self, request: web.Request) -> web.Response:
+        """Unload every model; answer when all processes are gone."""
+        await self._unload_all(_timeout_s(request))
+        return web.Response(text="OK")
+
+    async def unload_all_json(self, request: web.Request) -> web.Response:
+        """Do the same, and say so in JSON."""
+        await self._unload_all(_timeout_s(request))
+        return json_answer({"msg": "ok"})
+
+    async def _unload_all(self, timeout_s: float | None) -> None:
+        if timeout_s is None:
+            await self._fleet.unload_all()
+        else:
+            models = [view.model for view in self._fleet.views()]
+            await asyncio.gather(*(self._fleet.unload(model, timeout_s) for model in models))
+
+    def _model(self, request: web.Request) -> str:
+        return known_model(self._names, request.match_info["model"])
+
+
+def known_model(names: Mapping[str, str], name: str) -> str:
+    """Return the id of the model called `name`. Raises ModelNotFound."""
+    try:
+        return names[name]
+    except KeyError:
+        raise ModelNotFound(f"no model or alias is called {name!r}; see /v1/models") from None
+
+
+def shown_command(model: ModelConfig) -> str:
+    """Return the model's command with its secrets blanked."""
+    return blank(model.cmd, secret_values(split_command(model.cmd), model.env))
+
+
+def _timeout_s(request: web.Request) -> float | None:
+    """Return how long running answers may go on, or None for each model's own setting."""
+    text = request.query.get("timeout")
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < 1e9:
+        raise BadRequest(f"timeout must be seconds from 0 up, not {text!r}")
+    return seconds
+
+
+def _since(now: float, moment: float | None) -> float | None:
+    return None if moment is None else round(max(0.0, now - moment), 3)
+
+
+def _until(now: float, moment: float | None) -> float | None:
+    return None if moment is None or moment <= now else round(moment - now, 3)

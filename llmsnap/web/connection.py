@@ -1,0 +1,169 @@
+"""One client's connection: its limits, and what it hears of requests that aren't HTTP.
+
+aiohttp's protocol has no limit on the whole of a request's head, tells of malformed requests in a
+form of its own, and would take any number of connections that never ask for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+
+from llmsnap.errors import BadRequest, HeadersTooLarge, LlmsnapError
+from llmsnap.web.accesslog import AccessLog
+from llmsnap.web.envelope import error_response
+
+logger = logging.getLogger(__name__)
+access_logger = logging.getLogger("llmsnap.access")
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_HEADER_BYTES: Final = 32 * 1024
+MAX_HEADERS: Final = 100
+MAX_CONNECTIONS: Final = 8192
+IDLE_S: Final = 75.0
+"""How long a connection may take to ask for something, first or again.
+
+Longer than nginx's 60 s, so that a proxy in front of us never asks while we are closing.
+"""
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's server protocol with our limits and our errors."""
+
+    __slots__ = ("_head_bytes", "_listener")
+
+    def __init__(self, listener: Listener, server: web.Server, **options: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._listener = listener
+        self._head_bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request of this connection is being served."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the client in, if need be in the place of one that doesn't ask for anything."""
+        super().connection_made(transport)
+        self._listener.admit(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget the client."""
+        self._listener.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand `data` to the parser, unless a head grows beyond what any client needs."""
+        if self.is_waiting:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and b"\r\n\r\n" not in data[:MAX_HEAD_BYTES]:
+                self._refuse_head()
+                return
+        super().data_received(data)
+        if not self.is_waiting:
+            self._head_bytes = 0
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what isn't HTTP; for a broken connection there is nobody to answer."""
+        if isinstance(exc, ConnectionError):
+            raise exc
+        error: LlmsnapError
+        if status == 400:
+            error = malformed(exc, message or "")
+            logger.info("%s sent what isn't HTTP: %s", request.remote, error)
+        else:
+            error = LlmsnapError("internal error; the log says more")
+            logger.error("%s %s failed", request.method, request.path, exc_info=exc)
+        response = error_response(error, accept=request.headers.get("Accept", ""))
+        response.force_close()
+        return response
+
+    def _refuse_head(self) -> None:
+        error = _head_too_large()
+        logger.info("%s: %s", self.peername, error)
+        body = error_response(error).body
+        assert isinstance(body, bytes)
+        if isinstance(self.transport, asyncio.Transport):
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                % (len(body), body)
+            )
+        self.force_close()
+
+
+class Listener:
+    """Makes the connections of one server and keeps their number in bounds.
+
+    `server` is aiohttp's, out of a runner that is set up.
+    """
+
+    def __init__(self, server: web.Server, *, limit: int | None = None) -> None:
+        self._server = server
+        self._limit = connection_limit() if limit is None else limit
+        self._open: dict[Connection, None] = {}
+
+    def __call__(self) -> Connection:
+        """Make the protocol of one connection; this is what asyncio's servers call."""
+        return Connection(self, self._server, **connection_options())
+
+    def admit(self, connection: Connection) -> None:
+        """Note an open connection; over the limit, the longest idle one makes room.
+
+        When none is idle it is the new one that goes.
+        """
+        self._open[connection] = None
+        if len(self._open) > self._limit:
+            idle = next((other for other in self._open if other.is_waiting), connection)
+            idle.force_close()
+            self.forget(idle)
+
+    def forget(self, connection: Connection) -> None:
+        """Note that a connection is gone."""
+        self._open.pop(connection, None)
+
+
+def connection_options() -> Mapping[str, Any]:
+    """Return aiohttp's settings for each connection."""
+    return {
+        "access_log": access_logger,
+        "access_log_class": AccessLog,
+        "keepalive_timeout": IDLE_S,
+        "max_line_size": MAX_HEADER_BYTES,
+        "max_field_size": MAX_HEADER_BYTES,
+        "max_headers": MAX_HEADERS,
+        "auto_decompress": False,  # bodies go on to the upstream as they came
+    }
+
+
+def connection_limit() -> int:
+    """Return how many connections the open files allow: each may need a second one upstream."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(MAX_CONNECTIONS, (files - 128) // 2))
+
+
+def malformed(exc: BaseException | None, message: str) -> LlmsnapError:
+    """Return what to tell a client whose request couldn't be parsed."""
+    if isinstance(exc, LineTooLong) or "too many headers" in message.lower():
+        return _head_too_large()
+    said = (message or str(exc or "")).strip().partition("\n")[0].rstrip(": ")
+    return BadRequest(f"this isn't valid HTTP: {said or 'it can not be parsed'}")
+
+
+def _head_too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(
+        f"the request's head is too large: at most {MAX_HEAD_BYTES} bytes, "
+        f"{MAX_HEADER_BYTES} a header, {MAX_HEADERS} headers"
+    )

@@ -1,0 +1,120 @@
+"""`/v1/models`: what there is to ask for, as OpenAI's clients and llama-swap's users know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiohttp import web
+
+from llmsnap.config.schema import Capabilities, Config, ModelConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import ModelView
+from llmsnap.web.envelope import json_answer
+
+UNLOADED_STATES: Final = frozenset({State.STOPPED, State.FAILED})
+"""The states without a process; llama-swap calls all others `loaded`."""
+
+_SAID_BY_CAPABILITIES: Final = frozenset(
+    {"architecture", "capabilities", "supported_parameters", "context_length"}
+)
+
+Record = dict[str, Any]
+
+
+class ModelList:
+    """Answers `/v1/models` and `/models`."""
+
+    def __init__(self, config: Config, views: Callable[[], Iterable[ModelView]]) -> None:
+        self._config = config
+        self._views = views
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes to mount."""
+        return [web.get("/v1/models", self.show), web.get("/models", self.show)]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """List the models, sorted by id, for whichever page asks."""
+        loaded = {view.model for view in self._views() if view.state not in UNLOADED_STATES}
+        created = int(datetime.now(UTC).timestamp())
+        response = json_answer(
+            {"object": "list", "data": model_records(self._config, loaded, created)}
+        )
+        if origin := request.headers.get("Origin"):
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Vary"] = "Origin"
+        return response
+
+
+def model_records(config: Config, loaded: Collection[str], created: int) -> list[Record]:
+    """Return one record for each listed name, sorted by id; `created` is in Unix seconds."""
+    records: list[Record] = []
+    for id_, model in config.models.items():
+        if model.unlisted:
+            continue
+        common = {
+            "object": "model",
+            "created": created,
+            "owned_by": "llmsnap",
+            **_description(model),
+            "status": {"value": "loaded" if id_ in loaded else "unloaded"},
+        }
+        for name, kind in _names(config, id_, model):
+            records.append({"id": name, **common, "meta": _meta(model, kind)})
+    return sorted(records, key=lambda record: str(record["id"]))
+
+
+def _names(config: Config, id_: str, model: ModelConfig) -> Iterator[tuple[str, Record]]:
+    """Yield the names that `model` is listed under, each with what is said of the name itself."""
+    aliases = [alias.strip() for alias in model.aliases if alias.strip()]
+    yield id_, {"type": "model", **({"aliases": aliases} if aliases else {})}
+    if config.include_aliases_in_list:
+        for alias in aliases:
+            if alias not in config.models:
+                yield alias, {"type": "alias", "modelID": id_}
+
+
+def _meta(model: ModelConfig, kind: Record) -> Record:
+    metadata: Mapping[str, Any] = model.metadata
+    if model.capabilities != Capabilities():
+        metadata = {k: v for k, v in metadata.items() if k not in _SAID_BY_CAPABILITIES}
+    context = model.capabilities.context
+    return {"llamaswap": {**metadata, **kind}, **({"n_ctx": context} if context else {})}
+
+
+def _description(model: ModelConfig) -> Record:
+    """Return what the configuration says of a model; what it doesn't say is left out."""
+    can = model.capabilities
+    record: Record = {
+        "name": model.name.strip(),
+        "description": model.description.strip(),
+        "architecture": _architecture(can),
+        "capabilities": {name: True for name, has in _abilities(can).items() if has},
+        "supported_parameters": ["tools", "tool_choice"] if can.tools else [],
+        "context_length": can.context,
+    }
+    return {key: value for key, value in record.items() if value}
+
+
+def _architecture(can: Capabilities) -> Record:
+    record: Record = {}
+    if can.in_:
+        record["input_modalities"] = can.in_
+    if can.out:
+        record["output_modalities"] = can.out
+    if can.in_ and can.out:
+        record["modality"] = f"{'+'.join(can.in_)}->{'+'.join(can.out)}"
+    return record
+
+
+def _abilities(can: Capabilities) -> dict[str, bool]:
+    return {
+        "vision": "image" in can.in_,
+        "audio_transcriptions": "audio" in can.in_ and "text" in can.out,
+        "audio_speech": "text" in can.in_ and "audio" in can.out,
+        "image_generation": "image" in can.out,
+        "image_to_image": "image" in can.in_ and "image" in can.out,
+        "function_calling": can.tools,
+        "reranker": can.reranker,
+    }

@@ -1,0 +1,136 @@
+"""The HTTP application: every route, behind one gate and one renderer of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from llmsnap.config.schema import Config
+from llmsnap.runtime.logs import Logs
+from llmsnap.web.admin import Admin, Fleet
+from llmsnap.web.connection import Listener
+from llmsnap.web.envelope import render_errors
+from llmsnap.web.gate import Gate
+from llmsnap.web.listen import BACKLOG
+from llmsnap.web.logs import LogRoutes
+from llmsnap.web.openai import ModelList
+from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
+
+_VERSIONED: Final = (
+    "chat/completions",
+    "responses",
+    "completions",
+    "messages",
+    "messages/count_tokens",
+    "embeddings",
+    "rerank",
+    "reranking",
+)
+
+JSON_POSTS: Final = (
+    *(f"/v1/{name}" for name in _VERSIONED),
+    *(f"/v/{name}" for name in _VERSIONED),
+    "/rerank",
+    "/reranking",
+    "/infill",
+    "/completion",
+    "/v1/audio/speech",
+    "/v1/audio/voices",
+    "/v1/images/generations",
+    "/sdapi/v1/txt2img",
+    "/sdapi/v1/img2img",
+    "/audioapi/v1/tasks/run",
+)
+"""Inference routes whose JSON body names the model."""
+
+FORM_POSTS: Final = ("/v1/audio/transcriptions", "/v1/images/edits")
+"""Inference routes whose form names the model."""
+
+QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras", "/props")
+"""Inference routes whose query names the model."""
+
+
+class Inference(Forwarding, Protocol):
+    """The hot path, as the routes see it."""
+
+    async def infer(self, request: web.Request) -> web.StreamResponse: ...
+
+
+def build_app(
+    config: Config,
+    fleet: Fleet,
+    proxy: Inference,
+    logs: Logs,
+    *,
+    loopback: bool,
+    clock: Callable[[], float],
+) -> web.Application:
+    """Return the application; it owns nothing that it is given.
+
+    `loopback`: it will listen where only this machine reaches it. `clock`: the views' clock.
+    """
+    gate = Gate(api_keys=config.api_keys, allowed_hosts=config.allowed_hosts, loopback=loopback)
+    app = web.Application(
+        middlewares=[render_errors, gate.guard],
+        client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
+    )
+    names = config.names()
+    upstream = UpstreamRoutes(names, config.upstream.ignore_paths, fleet.view, proxy)
+    for route in (
+        *Admin(config, fleet, clock).routes(),
+        *ModelList(config, fleet.views).routes(),
+        *LogRoutes(logs, names).routes(),
+        *upstream.routes(),
+        *inference_routes(proxy),
+    ):
+        kwargs = {**route.kwargs, "expect_handler": gate.expect}
+        web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
+    return app
+
+
+def inference_routes(proxy: Inference) -> list[web.RouteDef]:
+    """Return the routes of both predecessors that name their model in the request."""
+    return [
+        *(web.post(path, proxy.infer) for path in (*JSON_POSTS, *FORM_POSTS)),
+        *(web.get(path, proxy.infer) for path in QUERY_GETS),
+    ]
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application,
+    sockets: Sequence[socket.socket],
+    *,
+    tls: ssl.SSLContext | None = None,
+    closing_s: float = 5.0,
+) -> AsyncIterator[Callable[[], None]]:
+    """Serve `app` on `sockets` inside the block; then let answers end for `closing_s`.
+
+    Yields what stops taking new connections, for calling before the block ends.
+    """
+    loop = asyncio.get_running_loop()
+    # handler_cancellation: a client that leaves must free its place; aiohttp's default is to go on.
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
+    await runner.setup()
+    assert runner.server is not None
+    listener = Listener(runner.server)
+    servers = [
+        await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets
+    ]
+
+    def stop_accepting() -> None:
+        for server in servers:
+            server.close()
+
+    try:
+        yield stop_accepting
+    finally:
+        stop_accepting()
+        await runner.cleanup()
