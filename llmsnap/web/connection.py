@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,6 +20,7 @@ from aiohttp.http_exceptions import LineTooLong
 
 from llmsnap.errors import BadRequest, HeadersTooLarge, LlmsnapError
 from llmsnap.web.accesslog import AccessLog
+from llmsnap.web.address import BACKLOG
 from llmsnap.web.envelope import error_response
 
 logger = logging.getLogger(__name__)
@@ -133,6 +137,39 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         """Note that a connection is gone."""
         self._open.pop(connection, None)
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application,
+    sockets: Sequence[socket.socket],
+    *,
+    tls: ssl.SSLContext | None = None,
+    closing_s: float = 5.0,
+) -> AsyncIterator[Callable[[], None]]:
+    """Serve `app` on `sockets` inside the block; then let answers end for `closing_s`.
+
+    Yields what stops taking new connections, for calling before the block ends.
+    """
+    loop = asyncio.get_running_loop()
+    # handler_cancellation: a client that leaves must free its place; aiohttp's default is to go on.
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
+    await runner.setup()
+    assert runner.server is not None
+    listener = Listener(runner.server)
+    servers = [
+        await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets
+    ]
+
+    def stop_accepting() -> None:
+        for server in servers:
+            server.close()
+
+    try:
+        yield stop_accepting
+    finally:
+        stop_accepting()
+        await runner.cleanup()
 
 
 def connection_options() -> Mapping[str, Any]:

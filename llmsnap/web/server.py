@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -15,10 +11,8 @@ from aiohttp import web
 from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
-from llmsnap.web.connection import Listener
 from llmsnap.web.envelope import render_errors
 from llmsnap.web.gate import Gate
-from llmsnap.web.listen import BACKLOG
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
@@ -101,36 +95,3 @@ def inference_routes(proxy: Inference) -> list[web.RouteDef]:
         *(web.post(path, proxy.infer) for path in (*JSON_POSTS, *FORM_POSTS)),
         *(web.get(path, proxy.infer) for path in QUERY_GETS),
     ]
-
-
-@asynccontextmanager
-async def listening(
-    app: web.Application,
-    sockets: Sequence[socket.socket],
-    *,
-    tls: ssl.SSLContext | None = None,
-    closing_s: float = 5.0,
-) -> AsyncIterator[Callable[[], None]]:
-    """Serve `app` on `sockets` inside the block; then let answers end for `closing_s`.
-
-    Yields what stops taking new connections, for calling before the block ends.
-    """
-    loop = asyncio.get_running_loop()
-    # handler_cancellation: a client that leaves must free its place; aiohttp's default is to go on.
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
-    await runner.setup()
-    assert runner.server is not None
-    listener = Listener(runner.server)
-    servers = [
-        await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets
-    ]
-
-    def stop_accepting() -> None:
-        for server in servers:
-            server.close()
-
-    try:
-        yield stop_accepting
-    finally:
-        stop_accepting()
-        await runner.cleanup()

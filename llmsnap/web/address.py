@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from llmsnap.errors import ListenFailed
+from llmsnap.runtime.ports import holder, local_addresses
 from llmsnap.web.gate import is_local
 
 BACKLOG: Final = 1024
@@ -53,49 +56,45 @@ def parse_address(text: str) -> Address:
     return Address(host if colon else "127.0.0.1", int(port))
 
 
-def open_sockets(address: Address) -> list[socket.socket]:
+async def open_sockets(address: Address) -> list[socket.socket]:
     """Bind and listen on every address that the host means. Raises ListenFailed."""
-    if not address.host:
-        return [_open(address, _any_family(), dualstack=socket.has_dualstack_ipv6())]
-    try:
-        found = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except socket.gaierror as error:
-        reason = f"the name isn't known ({error.strerror})"
-        raise ListenFailed(f"can't listen on {str(address)!r}: {reason}") from error
     sockets: list[socket.socket] = []
     try:
-        for family, host in dict.fromkeys((info[0], str(info[4][0])) for info in found):
+        for family, host in await _places(address):
             port = sockets[0].getsockname()[1] if sockets else address.port
-            sockets.append(_open(Address(host, port), family))
-    except ListenFailed:
+            sockets.append(_open(family, host, port))
+    except OSError as error:
         for opened in sockets:
             opened.close()
-        raise
+        reason = await _reason(error, address)
+        raise ListenFailed(f"can't listen on {str(address)!r}: {reason}") from error
     return sockets
 
 
-def _any_family() -> socket.AddressFamily:
-    return socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+async def _places(address: Address) -> list[tuple[int, str]]:
+    """Return the family and numeric host of each socket to open."""
+    if not address.host:
+        dual = socket.has_dualstack_ipv6()
+        return [(socket.AF_INET6, "::") if dual else (socket.AF_INET, "0.0.0.0")]
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return list(dict.fromkeys((info[0], str(info[4][0])) for info in found))
 
 
-def _open(
-    address: Address, family: socket.AddressFamily, *, dualstack: bool = False
-) -> socket.socket:
-    place = (address.host, address.port)
-    try:
-        return socket.create_server(place, family=family, backlog=BACKLOG, dualstack_ipv6=dualstack)
-    except OSError as error:
-        raise ListenFailed(
-            f"can't listen on {str(address)!r}: {_reason(error, address)}"
-        ) from error
+def _open(family: int, host: str, port: int) -> socket.socket:
+    everywhere = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(
+        (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=everywhere
+    )
 
 
-def _reason(error: OSError, address: Address) -> str:
+async def _reason(error: OSError, address: Address) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the name isn't known ({error.strerror})"
     match error.errno:
         case errno.EADDRINUSE:
-            owner = port_owner(address.port) or "another program"
+            owner = await _owner(address)
             return f"{owner} has the port; end it, or choose another one with --listen"
         case errno.EACCES:
             return "ports below 1024 need more rights; choose another one with --listen"
@@ -103,6 +102,23 @@ def _reason(error: OSError, address: Address) -> str:
             return "this machine doesn't have that address"
         case _:
             return os.strerror(error.errno or 0)
+
+
+async def _owner(address: Address) -> str:
+    """Return what is known of the process that has the port."""
+    addresses = await local_addresses(address.host or "localhost")
+    found = await holder(addresses or ("127.0.0.1",), address.port)
+    if found is None or found.pid is None:
+        return "another program"
+    return f"{_program(found.argv)} (pid {found.pid})"
+
+
+def _program(argv: Sequence[str]) -> str:
+    """Return the name of a program, of the script when it is run by Python."""
+    names = [Path(word).name for word in argv]
+    if names and names[0].startswith("python"):
+        names = [name for name in names[1:] if not name.startswith("-")] or names
+    return names[0] if names else "a program"
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
