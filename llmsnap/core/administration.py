@@ -1,0 +1,83 @@
+"""R5 (its end), R15: what administrators ask for: unload, sleep, and the end of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llmsnap.core import reasons
+from llmsnap.core.board import Board
+from llmsnap.core.dispatch import may_load_now
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
+from llmsnap.core.slot import DOWN, Call, Slot, Ticket
+from llmsnap.errors import LlmsnapError
+
+
+def unload(board: Board, event: UnloadRequested) -> None:
+    """Refuse all who wait for the model, and stop it; running answers may go on for some time.
+
+    Paused answers end at once. Tickets that come later wait for the exit and start it afresh.
+    """
+    slot = board.slots.get(event.model)
+    if slot is None:
+        return
+    board.reject_waiting(slot, reasons.unloaded(slot.name))
+    slot.dismissed = True
+    if slot.state in DOWN:
+        board.drop_call(slot)
+        return
+    deadline = board.now + event.timeout_s
+    slot.unload_at = min(deadline, deadline if slot.unload_at is None else slot.unload_at)
+    if slot.state is State.READY:
+        if slot not in board.unloading:
+            board.unloading.append(slot)
+    elif slot.state is not State.STOPPING:
+        board.end(slot, reasons.unloaded)
+
+
+def end_unloads(board: Board) -> None:
+    """Stop the models that are being unloaded and are idle, or whose time is up."""
+    for slot in list(board.unloading):
+        assert slot.unload_at is not None
+        if not slot.serving or board.due(slot.unload_at):
+            board.end(slot, reasons.unloaded)
+
+
+def sleep(board: Board, event: SleepRequested) -> None:
+    """Note that an idle model should sleep; ignored for one that is busy, wanted, or can't."""
+    slot = board.slots.get(event.model)
+    if slot is None or slot.state is not State.READY or not slot.spec.can_sleep:
+        return
+    if not slot.serving and not slot.waiting:
+        slot.asked_to_sleep = True
+        if slot not in board.timed:
+            board.timed.append(slot)
+
+
+def shut_down(board: Board, event: ShutdownRequested) -> None:
+    """Refuse all who wait; running answers may go on for the grace time, which only shrinks."""
+    board.shutdown_at = min(board.shutdown_at, board.now + event.grace_s)
+    for entry in list(board.queue.values()):
+        if isinstance(entry, Ticket):
+            board.reject(entry, reasons.shutting_down(entry.slot.name))
+        elif isinstance(entry, Call) and not entry.is_pause:
+            board.drop_call(entry.slot)
+
+
+def wind_down(board: Board) -> None:
+    """Stop what is idle, wake what is paused, and end what is left when the grace is over (R15)."""
+    for slot in board.slots.values():
+        if slot.state in DOWN or slot.state is State.STOPPING:
+            continue
+        if not slot.serving or board.due(board.shutdown_at):
+            board.end(slot, _last_word(slot))
+    for entry in list(board.queue.values()):
+        slot = entry.slot
+        if slot.state is State.ASLEEP:
+            share = board.ledger.share_of(slot)
+            if may_load_now(board, slot, share):
+                board.load(slot, share)
+
+
+def _last_word(slot: Slot) -> Callable[[str], LlmsnapError]:
+    return reasons.not_woken if slot.is_paused else reasons.shutting_down

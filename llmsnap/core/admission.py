@@ -1,0 +1,47 @@
+"""R1-R3: who gets a place in the queue, and who leaves it."""
+
+from __future__ import annotations
+
+from llmsnap.core import reasons
+from llmsnap.core.board import Board
+from llmsnap.core.messages import Reject, RequestArrived, RequestFinished
+from llmsnap.core.slot import Slot
+from llmsnap.errors import LlmsnapError
+
+
+def arrive(board: Board, event: RequestArrived) -> None:
+    """Give the client a place in the queue, or refuse it (R2)."""
+    if event.ticket in board.tickets:
+        return
+    slot = board.slots.get(event.model)
+    if slot is None:
+        board.actions.append(Reject(event.ticket, reasons.unknown_model(event.model)))
+        return
+    refusal = _refusal(board, slot, limited=event.limited)
+    if refusal is not None:
+        board.actions.append(Reject(event.ticket, refusal))
+        return
+    if not slot.serving and not slot.waiting:
+        slot.gap_s = board.now - slot.used_at
+    board.enqueue(event.ticket, slot, limited=event.limited)
+
+
+def finish(board: Board, event: RequestFinished) -> None:
+    """Forget a client that was served, failed or went away (R3); unknown ones are ignored."""
+    ticket = board.tickets.get(event.ticket)
+    if ticket is not None:
+        board.finish(ticket)
+
+
+def _refusal(board: Board, slot: Slot, *, limited: bool) -> LlmsnapError | None:
+    """Return why a request for `slot` isn't even queued, or None."""
+    if board.is_shutting_down:
+        return reasons.shutting_down(slot.name)
+    limit = slot.spec.concurrency_limit
+    if limited and 0 < limit <= slot.limited:
+        return reasons.over_limit(slot)
+    if not slot.servable:
+        return reasons.does_not_fit(board, slot)
+    if board.now < slot.retry_at:
+        return reasons.backing_off(slot, board.now)
+    return None

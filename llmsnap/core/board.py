@@ -1,0 +1,209 @@
+"""What the scheduler remembers, and the moves that change it.
+
+The rules (`admission`, `news`, `dispatch`, …) decide; every change they make is one of the moves
+here, which keep slots, queue and tickets in step and note the orders that go out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from math import inf
+
+from llmsnap.core.constraints import Constraints
+from llmsnap.core.ledger import Ledger
+from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.messages import (
+    NO_WAIT,
+    Abort,
+    Action,
+    Admit,
+    Reject,
+    Schedule,
+    Sleep,
+    Start,
+    Stop,
+    Wake,
+)
+from llmsnap.core.placement import Share
+from llmsnap.core.slot import Call, Entry, Slot, Ticket
+from llmsnap.core.timeline import Phase
+from llmsnap.errors import LlmsnapError
+
+
+class Board:
+    """Slots, queue and books at one moment, and the orders given in it."""
+
+    def __init__(
+        self, slots: Iterable[Slot], ledger: Ledger, schedule: Schedule, constraints: Constraints
+    ) -> None:
+        self.slots = {slot.name: slot for slot in slots}
+        self.pinned = [slot for slot in self.slots.values() if slot.spec.pinned]
+        self.timed = [
+            slot
+            for slot in self.slots.values()
+            if min(slot.spec.sleep_after_s, slot.spec.ttl_s) < inf
+        ]
+        """Those that timers may move (R12)."""
+        self.ledger = ledger
+        self.schedule = schedule
+        self.max_wait_s = schedule.max_wait_s or inf
+        self.constraints = constraints
+        self.queue: dict[int, Entry] = {}
+        """By `seq`. Entries are added as time goes on, so it is in order by itself."""
+        self.tickets: dict[int, Ticket] = {}
+        """By number: all that wait or are served."""
+        self.unloading: list[Slot] = []
+        """Those that serve their last answers before an administrator's stop."""
+        self.shutdown_at = inf
+        """End of the grace time; infinite while nobody has asked for a shutdown."""
+        self.now = -inf
+        self.alarm = inf
+        self.actions: list[Action] = []
+        self._entries = 0
+
+    def begin(self, now: float) -> list[Action]:
+        """Open a new moment; return the list that its orders will be in."""
+        self.now = now
+        self.alarm = inf
+        self.actions = []
+        return self.actions
+
+    def due(self, at: float) -> bool:
+        """Whether `at` has come; if not, the scheduler will be woken then (R13)."""
+        if at <= self.now:
+            return True
+        self.alarm = min(self.alarm, at)
+        return False
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether a shutdown was asked for."""
+        return self.shutdown_at < inf
+
+    # ---- places in the queue -------------------------------------------------------------------
+
+    def enqueue(self, number: int, slot: Slot, *, limited: bool) -> None:
+        """Give a client a place in the queue."""
+        ticket = Ticket(self.now, self._next_seq(), slot, number, limited)
+        self.queue[ticket.seq] = self.tickets[number] = ticket
+        slot.waiting += 1
+        slot.limited += limited
+
+    def enqueue_call(self, slot: Slot) -> None:
+        """Give the model itself a place in the queue."""
+        call = Call(self.now, self._next_seq(), slot)
+        self.queue[call.seq] = slot.call = call
+
+    def drop_call(self, slot: Slot) -> None:
+        """Take the model's own place out of the queue, if it has one."""
+        if slot.call is not None:
+            del self.queue[slot.call.seq]
+            slot.call = None
+
+    def admit(self, ticket: Ticket) -> None:
+        """Let a waiting client through to its model, which is READY."""
+        slot = ticket.slot
+        phases = NO_WAIT
+        if ticket.since < self.now:
+            phases = slot.timeline.split(ticket.since, self.now)
+        self._leave_queue(ticket)
+        slot.serving[ticket.number] = ticket
+        slot.has_served = True
+        slot.asked_to_sleep = False
+        self.actions.append(Admit(ticket.number, phases))
+
+    def reject(self, ticket: Ticket, error: LlmsnapError) -> None:
+        """Refuse a waiting client."""
+        self._leave_queue(ticket)
+        self._forget(ticket)
+        self.actions.append(Reject(ticket.number, error))
+
+    def reject_waiting(self, slot: Slot, error: LlmsnapError) -> None:
+        """Refuse all who wait for `slot`."""
+        if not slot.waiting:
+            return
+        for entry in list(self.queue.values()):
+            if entry.slot is slot and isinstance(entry, Ticket):
+                self.reject(entry, copy.copy(error))
+
+    def abort_serving(self, slot: Slot, error: LlmsnapError) -> None:
+        """End all answers of `slot`, running or paused."""
+        for ticket in list(slot.serving.values()):
+            self.finish(ticket)
+            self.actions.append(Abort(ticket.number, copy.copy(error)))
+
+    def finish(self, ticket: Ticket) -> None:
+        """Forget a client, wherever it is (R3)."""
+        slot = ticket.slot
+        if ticket.number in slot.serving:
+            del slot.serving[ticket.number]
+            if not slot.serving:
+                slot.used_at = self.now
+                if slot.call is not None and slot.call.is_pause:
+                    self.drop_call(slot)
+        else:
+            self._leave_queue(ticket)
+        self._forget(ticket)
+
+    # ---- orders --------------------------------------------------------------------------------
+
+    def load(self, slot: Slot, share: Share) -> None:
+        """Bring `slot` up: wake it if it is asleep, else start its next generation."""
+        slot.share = slot.booked = share
+        slot.has_served = slot.need_is_news = False
+        slot.pace.begin(self.now)
+        if slot.state is State.ASLEEP:
+            slot.move(Trigger.WAKE)
+            slot.timeline.enter(Phase.WAKE, self.now)
+            self.actions.append(Wake(slot.name, slot.generation))
+        else:
+            slot.generation += 1
+            slot.dismissed = False
+            slot.move(Trigger.START)
+            slot.timeline.enter(Phase.START, self.now)
+            self.actions.append(Start(slot.name, slot.generation))
+
+    def sleep(self, slot: Slot) -> None:
+        """Put `slot` to sleep; if it serves, it is paused and waits for its turn again (R1)."""
+        slot.move(Trigger.SLEEP)
+        slot.tier_held = (slot.spec.tier, slot.spec.tier_bytes)
+        slot.asked_to_sleep = False
+        slot.pace.begin(self.now)
+        if slot.serving:
+            self.enqueue_call(slot)
+        self.actions.append(Sleep(slot.name, slot.generation))
+
+    def stop(self, slot: Slot) -> None:
+        """End the process of `slot`, which serves nobody."""
+        slot.stopped_from = slot.state
+        slot.move(Trigger.STOP)
+        slot.asked_to_sleep = False
+        slot.timeline.enter(Phase.QUEUE, self.now)
+        slot.pace.begin(self.now)
+        self.actions.append(Stop(slot.name, slot.generation))
+
+    def end(self, slot: Slot, error: Callable[[str], LlmsnapError]) -> None:
+        """End the process of `slot`, with whatever answers it still owes."""
+        self.abort_serving(slot, error(slot.name))
+        self.drop_call(slot)
+        if slot in self.unloading:
+            self.unloading.remove(slot)
+        self.stop(slot)
+
+    # ---- inner ---------------------------------------------------------------------------------
+
+    def _next_seq(self) -> int:
+        self._entries += 1
+        return self._entries
+
+    def _leave_queue(self, ticket: Ticket) -> None:
+        slot = ticket.slot
+        del self.queue[ticket.seq]
+        slot.waiting -= 1
+        if not slot.waiting:
+            slot.timeline.forget()
+
+    def _forget(self, ticket: Ticket) -> None:
+        del self.tickets[ticket.number]
+        ticket.slot.limited -= ticket.limited

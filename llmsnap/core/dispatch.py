@@ -1,0 +1,141 @@
+"""R5, R6: one walk over the queue, which decides what happens now.
+
+Every event ends in it, so that a request that came, a model that became idle and a process that
+died can't disagree. Plans aren't kept: each walk works them out anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from llmsnap.core import reasons
+from llmsnap.core.board import Board
+from llmsnap.core.lifecycle import State
+from llmsnap.core.placement import Share, fits, shortage
+from llmsnap.core.slot import COMING, LEAVING, Entry, Slot, Ticket
+from llmsnap.core.timeline import Phase
+from llmsnap.core.victims import Want, find_victims, is_pausable
+from llmsnap.core.wayout import put_out
+
+
+def excluded_by(board: Board, slot: Slot) -> list[Slot]:
+    """Return the models that groups don't allow beside `slot` and that aren't gone yet (R6a)."""
+    up = [other.name for other in board.slots.values() if other.is_on_devices]
+    names = board.constraints.forced_out(slot.name, up)
+    return [board.slots[name] for name in sorted(names)] if names else []
+
+
+def may_load_now(board: Board, slot: Slot, share: Share) -> bool:
+    """Whether nothing that is still held keeps `slot` from loading (R6b)."""
+    ledger = board.ledger
+    return fits(share, ledger.held(), ledger.room) and not excluded_by(board, slot)
+
+
+class Walk:
+    """One walk over the queue, oldest entry first.
+
+    What older entries claim isn't there for younger ones, and the models that older entries closed
+    take no younger tickets.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self.closed: set[Slot] = set(board.unloading)
+        self._seen: set[Slot] = set()
+        self._claims: Counter[str] = Counter()
+        self._claimed: list[Slot] = []
+
+    def run(self) -> None:
+        """Admit who can be admitted, and do for the others what can be done now (R5)."""
+        board = self._board
+        for entry in list(board.queue.values()):
+            slot = entry.slot
+            is_ready = slot.state is State.READY
+            if entry.seq not in board.queue:
+                continue  # refused together with an older one of its model
+            if isinstance(entry, Ticket):
+                if is_ready and slot not in self.closed:
+                    board.admit(entry)
+                    continue
+                if board.due(entry.since + board.max_wait_s):
+                    board.reject(entry, reasons.waited_too_long(board, entry, self.closed))
+                    continue
+            if not is_ready and slot not in self._seen:
+                self._seen.add(slot)
+                self._want(entry, slot)
+
+    def _want(self, entry: Entry, slot: Slot) -> None:
+        """Bring `slot` up, or nearer to it (R5c-e, R6)."""
+        if slot.state in COMING:
+            return
+        board, ledger = self._board, self._board.ledger
+        is_fair = board.due(entry.since + board.schedule.fair_after_s)
+        share = ledger.share_of(slot)
+        if slot.state in LEAVING:
+            if is_fair:
+                self._claim(slot, share)
+            return
+        if not slot.servable:
+            self._give_up(slot)
+            return
+        short = shortage(share, ledger.staying(self.closed), self._claims, ledger.room)
+        if short and not ledger.could_fit(slot, share):
+            return  # other programs are in the way: nobody has to leave, nothing is kept
+        in_the_way = excluded_by(board, slot)
+        want = Want(entry, short, self._ready(in_the_way), is_fair)
+        if self._must_wait(slot, in_the_way):
+            if is_fair:
+                self._claim(slot, share)
+        elif short or want.excluded:
+            self._make_room(want, share)
+        elif may_load_now(board, slot, share):
+            board.load(slot, share)
+        else:
+            self._claim(slot, share)
+
+    def _make_room(self, want: Want, share: Share) -> None:
+        """Close the models that must go for `want`, and put out those that can go now (R6e)."""
+        board, slot = self._board, want.entry.slot
+        victims = find_victims(board, want, self.closed)
+        if victims is None:
+            if slot.timeline.phase is Phase.DRAIN:
+                slot.timeline.enter(Phase.QUEUE, board.now)
+            if want.is_fair:
+                self._claim(slot, share)
+            return
+        self.closed.update(victims)
+        self._claim(slot, share)
+        if slot.timeline.phase is Phase.QUEUE:
+            slot.timeline.enter(Phase.DRAIN, board.now)
+        # A paused model gains nothing while another one has to finish its answers first.
+        pause = all(is_pausable(board, victim, want) for victim in victims if victim.serving)
+        for victim in sorted(victims, key=lambda victim: victim.name):
+            if (pause or not victim.serving) and put_out(board, victim):
+                slot.timeline.enter(Phase.EVICT, board.now)
+
+    def _must_wait(self, slot: Slot, in_the_way: Iterable[Slot]) -> bool:
+        """Whether groups make `slot` wait for what can't be hurried.
+
+        That is a model on its way up, which serves those it was loaded for first, or an older entry
+        whose model doesn't allow `slot` beside it.
+        """
+        if any(other.state in COMING for other in in_the_way):
+            return True
+        forced_out = self._board.constraints.forced_out
+        return any(forced_out(older.name, [slot.name]) for older in self._claimed)
+
+    def _ready(self, slots: Iterable[Slot]) -> list[Slot]:
+        return [s for s in slots if s.state is State.READY and s not in self.closed]
+
+    def _claim(self, slot: Slot, share: Share) -> None:
+        """Keep what `slot` needs for it, against all younger entries."""
+        self._claims.update(share.bytes)
+        self._claimed.append(slot)
+
+    def _give_up(self, slot: Slot) -> None:
+        """Its need was learned to be more than it can ever get: refuse all who wait (R6d)."""
+        board = self._board
+        board.reject_waiting(slot, reasons.does_not_fit(board, slot))
+        if slot.is_paused:
+            board.end(slot, lambda _: reasons.lost(slot))

@@ -1,0 +1,88 @@
+"""What must hold after every event. Tests check it all the time; nothing else needs it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from llmsnap.core.board import Board
+from llmsnap.core.lifecycle import State
+from llmsnap.core.slot import Call, Slot, Ticket
+
+
+def check(board: Board) -> None:
+    """Raise AssertionError when the board contradicts itself."""
+    _check_places(board)
+    _check_devices(board)
+    _check_tiers(board)
+    for slot in board.slots.values():
+        _check_slot(board, slot)
+    assert board.alarm > board.now, "an alarm in the past would ring for ever"
+
+
+def _check_places(board: Board) -> None:
+    """Each ticket is in exactly one place, and the queue is in order."""
+    for number, ticket in board.tickets.items():
+        waits, served = ticket.seq in board.queue, number in ticket.slot.serving
+        assert waits is not served, f"ticket {number} is in the queue: {waits}, served: {served}"
+    for older, younger in pairwise(board.queue.values()):
+        assert (older.since, older.seq) < (younger.since, younger.seq), "queue out of order"
+    waiting = [entry for entry in board.queue.values() if isinstance(entry, Ticket)]
+    for slot in board.slots.values():
+        own = [ticket for ticket in board.tickets.values() if ticket.slot is slot]
+        assert slot.waiting == sum(ticket.slot is slot for ticket in waiting)
+        assert slot.waiting + len(slot.serving) == len(own)
+        assert slot.limited == sum(ticket.limited for ticket in own)
+    assert not (board.is_shutting_down and waiting), "a ticket waits for ever"
+
+
+def _check_devices(board: Board) -> None:
+    """No device is over its capacity, but for needs that grew after the load."""
+    for device, capacity in board.ledger.capacity.items():
+        taken, alone = 0, []
+        for slot in board.slots.values():
+            if not slot.is_on_devices:
+                continue
+            assert slot.share is not None
+            assert slot.booked is not None
+            if slot.share.alone:
+                alone.append(slot)
+            else:
+                now, then = slot.share.bytes.get(device, 0), slot.booked.bytes.get(device, 0)
+                taken += min(now, then)
+        assert taken <= capacity, f"{device} holds {taken} of {capacity} bytes"
+        for slot in alone:
+            assert slot.share is not None
+            if device in slot.share.bytes and not slot.spec.pinned:
+                _check_alone(board, slot, device)
+
+
+def _check_alone(board: Board, slot: Slot, device: str) -> None:
+    """A model whose size isn't known has nobody beside it but pinned models."""
+    for other in board.slots.values():
+        if other is not slot and other.is_on_devices and not other.spec.pinned:
+            assert other.share is not None
+            assert device not in other.share.bytes, f"{other.name} is beside {slot.name}"
+
+
+def _check_tiers(board: Board) -> None:
+    """No tier is over its budget."""
+    for tier, budget in board.ledger.tiers.items():
+        held = [slot.tier_held for slot in board.slots.values() if slot.is_in_tier]
+        assert sum(amount for name, amount in held if name == tier) <= budget, f"{tier} is full"
+
+
+def _check_slot(board: Board, slot: Slot) -> None:
+    """A model's own facts agree."""
+    if slot.state in (State.STOPPED, State.FAILED, State.STARTING, State.STOPPING):
+        assert not slot.serving, f"{slot.name} serves although it is {slot.state}"
+    if slot.spec.pinned:
+        assert not slot.is_paused
+    else:
+        assert slot.is_paused == (slot.call is not None), f"{slot.name}: paused without its call"
+    if slot.call is not None:
+        assert isinstance(board.queue.get(slot.call.seq), Call)
+    if slot in board.unloading:
+        assert slot.state is State.READY
+        assert slot.unload_at is not None
+    if slot.unload_at is not None:
+        assert slot in board.unloading or slot.state is State.STOPPING

@@ -1,0 +1,137 @@
+"""The memory books: who holds how much of each device and of each tier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
+
+from llmsnap.core.lifecycle import State
+from llmsnap.core.placement import Share
+from llmsnap.core.slot import COMING, Slot
+
+
+class Ledger:
+    """Adds up what the slots hold; nothing is kept twice, so that nothing can disagree.
+
+    A device without a capacity is no concern of anybody; a tier without a budget has no end.
+    """
+
+    def __init__(
+        self, slots: Iterable[Slot], capacity: Mapping[str, int], tiers: Mapping[str, int]
+    ) -> None:
+        self._slots = list(slots)
+        self._pinned = [slot for slot in self._slots if slot.spec.pinned]
+        self.capacity = dict(capacity)
+        self.tiers = dict(tiers)
+        self.foreign = dict.fromkeys(capacity, 0)
+        """Bytes a device that other programs take out of the capacity."""
+        self.settle()
+
+    def settle(self) -> None:
+        """Work out anew who is servable; to be called when a need changed."""
+        for slot in self._slots:
+            slot.servable = not self.overdrawn(slot)
+
+    @property
+    def room(self) -> dict[str, int]:
+        """Bytes a device that are there for all our models together."""
+        return {
+            device: capacity - self.foreign[device] for device, capacity in self.capacity.items()
+        }
+
+    # ---- one model -----------------------------------------------------------------------------
+
+    def share_of(self, slot: Slot) -> Share:
+        """Return what `slot` would hold if it were loaded now."""
+        pinned = slot.spec.pinned
+        if slot.need is not None:
+            return Share(slot.name, self._counted(slot.need), pinned=pinned)
+        beside = self.pinned_beside(slot)
+        if slot.estimate is not None:
+            estimate, room = self._counted(slot.estimate), self.room
+            if all(need + beside[d] <= room[d] for d, need in estimate.items()):
+                return Share(slot.name, estimate, pinned=pinned)
+        # At least one byte, so that it is in the way even where pinned ones leave nothing.
+        whole = {
+            d: max(1, self.capacity[d] - beside[d]) for d in slot.spec.devices if d in self.capacity
+        }
+        return Share(slot.name, whole, alone=bool(whole), pinned=pinned)
+
+    def pinned_beside(self, slot: Slot) -> Counter[str]:
+        """Return the bytes a device that pinned models other than `slot` need, up or not."""
+        beside: Counter[str] = Counter()
+        for other in self._pinned:
+            if other is not slot:
+                beside.update(self._counted(_sure_need(other)))
+        return beside
+
+    def overdrawn(self, slot: Slot) -> dict[str, int]:
+        """Return the bytes that `slot` lacks a device, with all but pinned models gone (R2).
+
+        Only a declared or learned need counts, or the part of an estimate that is certain.
+        """
+        beside = self.pinned_beside(slot) if slot.need is not None else Counter()
+        lacks = {
+            device: need + beside[device] - self.capacity[device]
+            for device, need in self._counted(_sure_need(slot)).items()
+        }
+        return {device: lack for device, lack in lacks.items() if lack > 0}
+
+    def could_fit(self, slot: Slot, wanted: Share) -> bool:
+        """Whether `slot` would fit beside pinned models and foreign use, all others gone (R6d)."""
+        if wanted.alone:
+            return True
+        beside, room = self.pinned_beside(slot), self.room
+        return all(need + beside[d] <= room[d] for d, need in wanted.bytes.items())
+
+    def capped(self, slot: Slot, need: Mapping[str, int]) -> dict[str, int]:
+        """Return `need`, on no device more than pinned models leave to `slot`."""
+        beside = self.pinned_beside(slot)
+        return {
+            d: max(0, min(amount, self.capacity[d] - beside[d]))
+            for d, amount in self._counted(need).items()
+        }
+
+    # ---- all of them ---------------------------------------------------------------------------
+
+    def held(self) -> list[Share]:
+        """What is on the devices, or may be."""
+        return list(self._shares(slot for slot in self._slots if slot.is_on_devices))
+
+    def staying(self, closed: Collection[Slot]) -> list[Share]:
+        """What will be on the devices when all that is on its way out, or `closed`, is gone."""
+        return list(
+            self._shares(
+                slot
+                for slot in self._slots
+                if slot.state in COMING or (slot.state is State.READY and slot not in closed)
+            )
+        )
+
+    def tier_lack(self, slot: Slot, *, soon: bool) -> float:
+        """Return the bytes that the tier of `slot` lacks for it; 0 or less: there is room.
+
+        `soon` counts on what models leave behind there that wake, or are being stopped.
+        """
+        tier = slot.spec.tier
+        lack: float = slot.spec.tier_bytes - self.tiers.get(tier, inf)
+        for other in self._slots:
+            name, amount = other.tier_held
+            going = other.state in (State.WAKING, State.STOPPING)
+            if name == tier and other.is_in_tier and not (soon and going):
+                lack += amount
+        return lack
+
+    @staticmethod
+    def _shares(slots: Iterable[Slot]) -> Iterator[Share]:
+        return (slot.share for slot in slots if slot.share is not None)
+
+    def _counted(self, need: Mapping[str, int]) -> dict[str, int]:
+        """Return `need` without devices that have no capacity, and without zeros."""
+        return {d: amount for d, amount in need.items() if amount and d in self.capacity}
+
+
+def _sure_need(slot: Slot) -> Mapping[str, int]:
+    """What `slot` needs at the least, as far as is known for sure."""
+    return slot.spec.certain if slot.need is None else slot.need

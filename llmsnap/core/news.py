@@ -1,0 +1,136 @@
+"""R4: what the shell reports about processes, memory and sleep drivers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from llmsnap.core import reasons
+from llmsnap.core.board import Board
+from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
+from llmsnap.core.messages import AbilityChanged, ForeignChanged, ModelChanged, NeedChanged
+from llmsnap.core.slot import COMING, Slot
+from llmsnap.core.timeline import Phase
+
+_NEWS: Final = frozenset({Trigger.READY, Trigger.SLEPT, Trigger.WOKEN, Trigger.EXITED})
+_GROWTH: Final = 1.15
+"""By how much a need is raised when its memory ran out and nobody has measured it."""
+_MOST_BACK_OFF_S: Final = 60.0
+
+
+def model_changed(board: Board, event: ModelChanged) -> None:
+    """Take in what happened to a process.
+
+    Late news of an older generation is ignored, and so is what can't apply any more: a process may
+    become ready in the same moment in which it was ordered to stop.
+    """
+    slot = board.slots.get(event.model)
+    if slot is None or event.generation != slot.generation or event.trigger not in _NEWS:
+        return
+    if event.trigger not in TRANSITIONS[slot.state]:
+        return
+    match event.trigger:
+        case Trigger.EXITED:
+            _exited(board, slot, event)
+        case Trigger.SLEPT:
+            slot.move(Trigger.SLEPT)
+            slot.pace.end(Trigger.SLEEP, board.now)
+        case _:
+            _came_up(board, slot, event.trigger)
+
+
+def need_changed(board: Board, event: NeedChanged) -> None:
+    """Take in what a model needs, as it was learned.
+
+    While the model is awake its need may grow by itself (prompt cache, KV); that never raises it
+    above what pinned models leave to it.
+    """
+    slot = board.slots.get(event.model)
+    if slot is None:
+        return
+    growing = slot.state is State.READY
+    _learn(board, slot, board.ledger.capped(slot, event.need) if growing else dict(event.need))
+    slot.need_is_news = True
+    if slot.share is not None:
+        slot.share = board.ledger.share_of(slot)
+
+
+def foreign_changed(board: Board, event: ForeignChanged) -> None:
+    """Take in what other programs use; it keeps models out, but evicts none."""
+    if event.device in board.ledger.foreign:
+        board.ledger.foreign[event.device] = event.used_bytes
+
+
+def ability_changed(board: Board, event: AbilityChanged) -> None:
+    """Take in what a sleep driver can do; a model that is asleep keeps its books as they are."""
+    slot = board.slots.get(event.model)
+    if slot is not None:
+        slot.spec = replace(
+            slot.spec,
+            can_sleep=event.can_sleep,
+            can_pause=event.can_pause,
+            tier=event.tier,
+            tier_bytes=event.tier_bytes,
+        )
+
+
+def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
+    order = Trigger.START if trigger is Trigger.READY else Trigger.WAKE
+    slot.move(trigger)
+    slot.pace.end(order, board.now)
+    slot.timeline.enter(Phase.QUEUE, board.now)
+    slot.ready_at = slot.used_at = board.now
+    slot.fails = slot.ooms = 0
+    slot.retry_at = -inf
+    slot.error = None
+    board.drop_call(slot)
+
+
+def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
+    """A process is gone, and its memory is shown free."""
+    before = slot.state
+    slot.move(Trigger.EXITED)
+    slot.unload_at = None
+    slot.timeline.enter(Phase.QUEUE, board.now)
+    if slot in board.unloading:
+        board.unloading.remove(slot)
+    if before is State.STOPPING:
+        if slot.stopped_from is State.READY:
+            slot.pace.end(Trigger.STOP, board.now)
+        slot.error = None
+        return
+    if event.oom and before in COMING:
+        _raise_need(board, slot)
+    if before is State.STARTING:
+        slot.error = event.error or reasons.start_failed(slot)
+        if not event.oom or slot.ooms > 1:
+            _start_failed(board, slot)
+    else:
+        slot.error = event.error or reasons.lost(slot)
+        board.abort_serving(slot, slot.error)
+
+
+def _start_failed(board: Board, slot: Slot) -> None:
+    """Refuse all who wait, and let some time pass before the next try: none, 2, 4 … 60 s."""
+    slot.fails += 1
+    pause_s = min(2.0 ** min(slot.fails - 1, 10), _MOST_BACK_OFF_S) if slot.fails > 1 else 0.0
+    slot.retry_at = board.now + pause_s
+    board.drop_call(slot)
+    board.reject_waiting(slot, slot.error or reasons.start_failed(slot))
+
+
+def _raise_need(board: Board, slot: Slot) -> None:
+    """Memory ran out on the way up: it needs more than was thought."""
+    slot.ooms += 1
+    if slot.need_is_news:
+        return
+    if slot.need is not None:
+        _learn(board, slot, {d: round(n * _GROWTH) for d, n in slot.need.items()})
+    elif slot.estimate is not None:
+        slot.estimate = {d: round(n * _GROWTH) for d, n in slot.estimate.items()}
+
+
+def _learn(board: Board, slot: Slot, need: dict[str, int]) -> None:
+    slot.need = need
+    board.ledger.settle()

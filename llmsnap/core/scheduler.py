@@ -1,0 +1,171 @@
+"""The scheduler: events in, actions out. Its rules, R1-R15, are in docs/scheduling.md.
+
+    admission       R1-R3    who gets a place in the queue, and who leaves it
+    news            R4       what happened to processes and memory
+    dispatch        R5, R6   one walk over the queue, at the end of every event
+    victims         R7, R8, R10   who makes room
+    wayout          R9       sleep or stop
+    timers          R11, R12 pinned models, idle timers
+    administration  R15      unload, sleep, shutdown
+
+`board` holds the state they share, `ledger` the memory books. R13 is `Board.due`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
+from typing import assert_never
+
+from llmsnap.core import administration, admission, invariants, news, timers
+from llmsnap.core.board import Board
+from llmsnap.core.constraints import Constraints
+from llmsnap.core.dispatch import Walk
+from llmsnap.core.ledger import Ledger
+from llmsnap.core.messages import (
+    AbilityChanged,
+    Action,
+    Event,
+    ForeignChanged,
+    ModelChanged,
+    ModelSpec,
+    ModelView,
+    NeedChanged,
+    RequestArrived,
+    RequestFinished,
+    Schedule,
+    ShutdownRequested,
+    SleepRequested,
+    Tick,
+    UnloadRequested,
+)
+from llmsnap.core.pace import Pace
+from llmsnap.core.slot import DOWN, Slot
+
+
+class Scheduler:
+    """Decides which models are up and who may use them; does nothing itself.
+
+    `capacity` is bytes a device, `tiers` bytes a place where sleeping models go; `clock` is
+    monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[ModelSpec],
+        *,
+        capacity: Mapping[str, int],
+        tiers: Mapping[str, int],
+        schedule: Schedule,
+        constraints: Constraints,
+        clock: Callable[[], float],
+    ) -> None:
+        slots = [
+            Slot(spec, spec.need, spec.estimate, Pace(spec.round_trip_s))
+            for spec in sorted(specs, key=lambda spec: spec.name)
+        ]
+        self._board = Board(slots, Ledger(slots, capacity, tiers), schedule, constraints)
+        self._clock = clock
+        if self._board.pinned:
+            self._board.alarm = clock()
+        self.history: deque[tuple[float, Event, tuple[Action, ...]]] = deque(maxlen=1000)
+        """The last events: when, what, and what was ordered. For post-mortems."""
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take in one event; return what must now be done, in order."""
+        now = self._clock()
+        actions = self._board.begin(now)
+        self._apply(event)
+        self._dispatch()
+        self.history.append((now, event, tuple(actions)))
+        return actions
+
+    @property
+    def next_deadline(self) -> float:
+        """When to post the next `Tick`, on the clock; infinite when never.
+
+        Valid until the next `handle`.
+        """
+        return self._board.alarm
+
+    @property
+    def idle(self) -> bool:
+        """Whether no model has a process."""
+        return all(slot.state in DOWN for slot in self._board.slots.values())
+
+    def view(self, model: str) -> ModelView:
+        """Return what there is to see of `model`; raise KeyError when it isn't configured."""
+        return _view(self._board.slots[model])
+
+    def views(self) -> list[ModelView]:
+        """Return what there is to see of all models, by name."""
+        return [_view(slot) for slot in self._board.slots.values()]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when something contradicts itself; for tests."""
+        invariants.check(self._board)
+
+    def _apply(self, event: Event) -> None:
+        board = self._board
+        match event:
+            case RequestArrived():
+                admission.arrive(board, event)
+            case RequestFinished():
+                admission.finish(board, event)
+            case Tick():
+                pass
+            case ModelChanged():
+                news.model_changed(board, event)
+            case NeedChanged():
+                news.need_changed(board, event)
+            case ForeignChanged():
+                news.foreign_changed(board, event)
+            case AbilityChanged():
+                news.ability_changed(board, event)
+            case UnloadRequested():
+                administration.unload(board, event)
+            case SleepRequested():
+                administration.sleep(board, event)
+            case ShutdownRequested():
+                administration.shut_down(board, event)
+            case _:
+                assert_never(event)
+
+    def _dispatch(self) -> None:
+        """Decide what happens now; the one end of every event."""
+        board = self._board
+        if board.unloading:
+            administration.end_unloads(board)
+        if board.is_shutting_down:
+            administration.wind_down(board)
+            return
+        if board.pinned:
+            timers.call_pinned(board)
+        closed = set(board.unloading)
+        if board.queue:
+            walk = Walk(board)
+            walk.run()
+            closed = walk.closed
+        if board.timed:
+            timers.run_timers(board, closed)
+
+
+def _view(slot: Slot) -> ModelView:
+    return ModelView(
+        model=slot.name,
+        state=slot.state,
+        generation=slot.generation,
+        in_flight=len(slot.serving),
+        waiting=slot.waiting,
+        paused=len(slot.serving) if slot.is_paused else 0,
+        pinned=slot.spec.pinned,
+        unloading=slot.unload_at is not None,
+        ready_at=slot.ready_at if isfinite(slot.ready_at) else None,
+        used_at=slot.used_at if isfinite(slot.used_at) else None,
+        fails=slot.fails,
+        retry_at=slot.retry_at if isfinite(slot.retry_at) else None,
+        round_trip_s=slot.round_trip_s,
+        need=slot.need,
+        error=str(slot.error) if slot.error is not None else None,
+    )
