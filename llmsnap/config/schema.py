@@ -20,7 +20,7 @@ Seconds = Annotated[
         ge=0,
         description="Seconds as a number (fractions too), or text: `500ms`, `5s`, `2m`, `1h30m`.",
         extra={"unit": "duration"},
-        extra_json_schema={"pattern": r"^([0-9.]+ *(ns|us|µs|ms|s|m|h)?)+$|\$\{"},
+        extra_json_schema={"pattern": r"^([0-9.]+|([0-9.]+ ?(ns|us|µs|ms|s|m|h))+)$|\$\{"},
     ),
 ]
 Bytes = Annotated[
@@ -29,7 +29,7 @@ Bytes = Annotated[
         ge=0,
         description="Bytes as a number, or text such as `512MiB`, `8GiB`, `8GB`.",
         extra={"unit": "size"},
-        extra_json_schema={"pattern": r"^[0-9.]+ *([KMGTkmgt]?[Bb]|[KMGTkmgt]i[Bb])?$|\$\{"},
+        extra_json_schema={"pattern": r"^[0-9.]+ ?([KMGTkmgt]i?)?[Bb]?$|\$\{"},
     ),
 ]
 Count = Annotated[int, Meta(ge=0)]

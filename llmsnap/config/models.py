@@ -1,0 +1,165 @@
+"""One entry under `models:` to its struct: comments, macros and `${PORT}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from llmsnap.config.argv import strip_comments
+from llmsnap.config.decode import Decoder, table, text
+from llmsnap.config.faults import Fault, nearest
+from llmsnap.config.finish import finish_model
+from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses, uses_below
+from llmsnap.config.scalars import as_text
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.yamlnodes import ListNode, MapNode, Node, ScalarNode
+
+_DEFAULT_PROXY: Final = "http://localhost:${PORT}"
+_LAST_PORT: Final = 65535
+
+
+class ModelReader:
+    """Reads one model after the other, and counts up `${PORT}` from one to the next."""
+
+    def __init__(
+        self,
+        settings: Config,
+        macros: Mapping[str, MacroValue],
+        budget: Budget,
+        decoder: Decoder,
+    ) -> None:
+        self._settings = settings
+        self._macros = macros
+        self._budget = budget
+        self._decoder = decoder
+        self._next_port = settings.start_port
+
+    def read(self, id_: str, node: Node, *, line: int) -> ModelConfig:
+        """Return the model that `node` describes. Raises Fault."""
+        path = f"models.{id_}"
+        if isinstance(node, ScalarNode) and node.value is None:
+            body = MapNode({}, {}, line)
+            return finish_model(id_, ModelConfig(), body, self._settings, self._decoder)
+        body = table(node, path)
+        own = read_macros(body.get("macros"), f"{path}.macros")
+        scope = {"MODEL_ID": id_, **self._macros, **own}
+        body = self._expanded(_prepared(body, path, line), scope, path)
+        body = self._with_port(body, path)
+        _refuse_leftovers(body, path, scope)
+        body = _modernised(body, path)
+        model = self._decoder.struct(ModelConfig, body, path)
+        model = structs.replace(model, macros=own)
+        return finish_model(id_, model, body, self._settings, self._decoder)
+
+    def _expanded(self, body: MapNode, scope: Mapping[str, MacroValue], path: str) -> MapNode:
+        """Return `body` with macros put into its values, and into the keys of setParamsByID."""
+        expander = Expander(scope, self._budget)
+        body = table(expander.tree(body, path), path)
+        filters = body.get("filters")
+        by_id = filters.get("setParamsByID") if isinstance(filters, MapNode) else None
+        if not isinstance(filters, MapNode) or not isinstance(by_id, MapNode):
+            return body
+        keys = _expanded_keys(by_id, expander, f"{path}.filters.setParamsByID")
+        return _with(body, "filters", _with(filters, "setParamsByID", keys))
+
+    def _with_port(self, body: MapNode, path: str) -> MapNode:
+        cmd = body.get("cmd")
+        if cmd is None or "PORT" not in uses(text(cmd, f"{path}.cmd")):
+            return body
+        port = self._next_port
+        if port > _LAST_PORT:
+            message = f"no port up to {_LAST_PORT} is left for ${{PORT}}; set a lower startPort"
+            raise Fault(message, line=cmd.line, path=f"{path}.cmd")
+        self._next_port += 1
+        return self._expanded(body, {"PORT": port}, path)
+
+
+def unknown_macro(name: str, known: Mapping[str, MacroValue]) -> str:
+    """Return what to say of a macro `name` that nothing has replaced; `known` were tried."""
+    if name == "PID":
+        return "unknown macro '${PID}'; only cmdStop knows it"
+    if name in known:
+        return f"unknown macro '${{{name}}}': it stands below the macro that uses it; move it up"
+    suggestion = nearest(name, known)
+    remedy = f"did you mean '${{{suggestion}}}'?" if suggestion else "define it under macros"
+    return f"unknown macro '${{{name}}}'; {remedy}"
+
+
+def _prepared(body: MapNode, path: str, line: int) -> MapNode:
+    """Return `body` without its macros and without comment lines, but with a `proxy`."""
+    items = {key: item for key, item in body.items.items() if key != "macros"}
+    body = replace(body, items=items)
+    for key in ("cmd", "cmdStop"):
+        if (node := body.get(key)) is not None:
+            stripped = strip_comments(text(node, f"{path}.{key}"))
+            body = _with(body, key, ScalarNode(stripped, node.line))
+    if body.get("proxy") is None:
+        body = _with(body, "proxy", ScalarNode(_DEFAULT_PROXY, line))
+    return body
+
+
+def _modernised(body: MapNode, path: str) -> MapNode:
+    """Return `body` with older spellings in today's form."""
+    ttl = body.get("ttl")
+    if isinstance(ttl, ScalarNode) and ttl.value == -1:  # what llama-swap takes for "not set"
+        body = _with(body, "ttl", ScalarNode(None, ttl.line))
+    for key in ("sleepEndpoints", "wakeEndpoints"):
+        if isinstance(steps := body.get(key), ListNode):
+            body = _with(body, key, replace(steps, items=tuple(map(_upper_method, steps.items))))
+    filters = body.get("filters")
+    legacy = filters.get("strip_params") if isinstance(filters, MapNode) else None
+    if not isinstance(filters, MapNode) or legacy is None:
+        return body
+    current = filters.get("stripParams")
+    if current is None or not text(current, f"{path}.filters.stripParams"):
+        current = legacy
+    items = {key: item for key, item in filters.items.items() if key != "strip_params"}
+    return _with(body, "filters", _with(replace(filters, items=items), "stripParams", current))
+
+
+def _upper_method(step: Node) -> Node:
+    method = step.get("method") if isinstance(step, MapNode) else None
+    if not isinstance(step, MapNode) or not isinstance(method, ScalarNode):
+        return step
+    return _with(step, "method", ScalarNode(as_text(method.value).upper(), method.line))
+
+
+def _with(body: MapNode, key: str, node: Node) -> MapNode:
+    return replace(body, items=body.items | {key: node}, lines={key: node.line} | body.lines)
+
+
+def _expanded_keys(node: MapNode, expander: Expander, path: str) -> MapNode:
+    items: dict[str, Node] = {}
+    lines: dict[str, int] = {}
+    written: dict[str, str] = {}
+    for key, item in node.items.items():
+        line = node.lines[key]
+        name = as_text(expander.text(key, line=line, path=path))
+        if name in items:
+            message = f"keys {written[name]!r} and {key!r} resolve to {name!r}; remove one of them"
+            raise Fault(message, line=line, path=path)
+        items[name], lines[name], written[name] = item, line, key
+    return replace(node, items=items, lines=lines)
+
+
+def _refuse_leftovers(body: MapNode, path: str, scope: Mapping[str, MacroValue]) -> None:
+    """Raise Fault for a macro that nothing has replaced."""
+    for name, line, where in uses_below(body, path):
+        if name == "PID" and where == f"{path}.cmdStop":
+            continue
+        if name == "PORT" and where == f"{path}.proxy":
+            message = "proxy uses ${PORT} but cmd does not; use ${PORT} in cmd, or set proxy"
+        elif name == "PORT":
+            message = "macro '${PORT}' should have been substituted; use ${PORT} in cmd too"
+        else:
+            message = unknown_macro(name, scope)
+        raise Fault(message, line=line, path=where)
+    filters = body.get("filters")
+    by_id = filters.get("setParamsByID") if isinstance(filters, MapNode) else None
+    for key, line in by_id.lines.items() if isinstance(by_id, MapNode) else ():
+        for name in uses(key):
+            where = f"{path}.filters.setParamsByID"
+            raise Fault(f"{unknown_macro(name, scope)} (in a key)", line=line, path=where)

@@ -1,0 +1,113 @@
+"""A configuration after macros and defaults, to look at: as a document and as table rows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from llmsnap.config.argv import split_command
+from llmsnap.config.loader import Loaded
+from llmsnap.config.memory import declared_need
+from llmsnap.config.quantities import size_text
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.secrets import (
+    BLANK,
+    blank,
+    blank_argv,
+    blank_assignment,
+    blank_command,
+    is_telling,
+    names_secret,
+    secret_values,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model, in words."""
+
+    model: str
+    aliases: str
+    group: str
+    memory: str
+    ttl: str
+    proxy: str
+    command: str
+
+
+def resolved(loaded: Loaded) -> dict[str, Any]:
+    """Return `loaded` under the file's own key names, with secrets blanked.
+
+    Each model has its `argv` besides, `preload` stands at the top, and `warnings` are told.
+    """
+    config = loaded.config
+    document: dict[str, Any] = msgspec.to_builtins(config)
+    document["models"] = {
+        id_: {"argv": blank_argv(split_command(model.cmd)), **document["models"][id_]}
+        for id_, model in config.models.items()
+    }
+    for model in document["models"].values():
+        model["cmd"] = blank_command(model["cmd"])
+        model["cmdStop"] = blank_command(model["cmdStop"])
+        model["env"] = [blank_assignment(entry) for entry in model["env"]]
+        model["macros"] = _macros(model["macros"])
+    document["macros"] = _macros(document["macros"])
+    document["apiKeys"] = [BLANK] * len(config.api_keys)
+    document["preload"] = document.pop("hooks")["on_startup"]["preload"]
+    document["warnings"] = list(loaded.warnings)
+    blanked: dict[str, Any] = _blanked(document, all_secrets(config))
+    return blanked
+
+
+def all_secrets(config: Config) -> tuple[str, ...]:
+    """Return the secrets of all models, and the keys that clients send."""
+    secrets = set(filter(is_telling, config.api_keys))
+    for model in config.models.values():
+        secrets.update(secret_values(split_command(model.cmd), model.env))
+    return tuple(sorted(secrets))
+
+
+def rows(loaded: Loaded) -> list[Row]:
+    """Return a row a model, in the order of the ids, with secrets blanked."""
+    config = loaded.config
+    groups = {id_: name for name, group in config.groups.items() for id_ in group.members}
+    return [
+        Row(
+            model=f"{id_} (pinned)" if model.pinned else id_,
+            aliases=", ".join(model.aliases),
+            group=groups.get(id_, "none"),
+            memory=_memory(model, config),
+            ttl=f"{model.ttl_s} s" if model.ttl_s else "never",
+            proxy=model.proxy,
+            command=shlex.join(blank_argv(split_command(model.cmd))).replace(f"'{BLANK}'", BLANK),
+        )
+        for id_, model in config.models.items()
+    ]
+
+
+def _memory(model: ModelConfig, config: Config) -> str:
+    need = declared_need(model, config.memory.devices) or {}
+    return ", ".join(f"{device} {size_text(size)}" for device, size in need.items())
+
+
+def _macros(macros: dict[str, Any]) -> dict[str, Any]:
+    """Return `macros` without the texts whose name speaks of a secret."""
+    return {
+        name: BLANK if isinstance(value, str) and names_secret(name) else value
+        for name, value in macros.items()
+    }
+
+
+def _blanked(value: Any, secrets: Sequence[str]) -> Any:
+    match value:
+        case str():
+            return blank(value, secrets)
+        case list():
+            return [_blanked(item, secrets) for item in value]
+        case dict():
+            return {key: _blanked(item, secrets) for key, item in value.items()}
+    return value

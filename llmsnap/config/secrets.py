@@ -1,0 +1,103 @@
+"""Which values of a model's command and environment are secrets, and how they are blanked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+BLANK: Final = "***"
+
+_OPTION: Final = re.compile(
+    r"-{1,2}(?:hft|(?:[a-z0-9]+[-_])*(?:api[-_]key|hf[-_]token|auth[-_]token|access[-_]token|"
+    r"secret(?:[-_]key)?|password))",
+    re.IGNORECASE,
+)
+_NAME: Final = re.compile(r"(?i:KEY|TOKEN|SECRET|PASSWORD)")
+_ASSIGNMENT: Final = re.compile(r"(?:-e|--env=)?([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_IN_TEXT: Final = re.compile(
+    rf"(?<!\S)({_OPTION.pattern})([=\s]+)('[^']*'|\"[^\"]*\"|[^\s'\"]+)", re.I
+)
+_SHORTEST: Final = 4
+_NO_SECRETS: Final = frozenset({"true", "false", "none", "null", "auto"})
+"""`TOKENIZERS_PARALLELISM=false` is no reason to blank each `false` in the logs."""
+
+
+def secret_values(argv: Sequence[str], env: Sequence[str]) -> tuple[str, ...]:
+    """Return the secrets in a command and in `NAME=value` entries, the longest first.
+
+    They are what follows `--api-key`, `--hf-token`, `-hft` and their like, and the values of
+    variables whose name holds KEY, TOKEN, SECRET or PASSWORD, also where `argv` sets them, as
+    `docker run -e` does. Values that are too short or too common to be a secret are left out.
+    """
+    found = set()
+    for value in (*_of_options(argv), *_of_assignments(argv), *_of_assignments(env)):
+        found |= {value, *value.split(",")}
+    return tuple(sorted(filter(is_telling, found), key=lambda value: (-len(value), value)))
+
+
+def blank(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` with `***` for each of `secrets`."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret:
+            text = text.replace(secret, BLANK)
+    return text
+
+
+def blank_argv(argv: Sequence[str]) -> list[str]:
+    """Return `argv` with `***` for its secrets, be they ever so short."""
+    blanked = []
+    follows = False
+    for argument in argv:
+        option, equals, _ = argument.partition("=")
+        if follows:
+            blanked.append(BLANK)
+        elif equals and _OPTION.fullmatch(option):
+            blanked.append(f"{option}={BLANK}")
+        else:
+            blanked.append(blank_assignment(argument))
+        follows = not follows and _OPTION.fullmatch(argument) is not None
+    return blanked
+
+
+def blank_assignment(entry: str) -> str:
+    """Return `NAME=value` with `***` for the value if it is a secret."""
+    match = _ASSIGNMENT.fullmatch(entry)
+    if match is None or not match[2] or not names_secret(match[1]):
+        return entry
+    return entry[: match.start(2)] + BLANK
+
+
+def blank_command(text: str) -> str:
+    """Return the command `text` with `***` for what follows options that take a secret."""
+    return _IN_TEXT.sub(rf"\1\2{BLANK}", text)
+
+
+def is_telling(value: str) -> bool:
+    """Return whether `value` can be blanked wherever it stands without hiding anything else."""
+    if len(value) < _SHORTEST or value.lower() in _NO_SECRETS:
+        return False
+    return len(value) > 8 or not value.isdecimal()
+
+
+def names_secret(name: str) -> bool:
+    """Return whether a variable of this `name` holds a secret."""
+    return _NAME.search(name) is not None
+
+
+def _of_options(argv: Sequence[str]) -> Iterator[str]:
+    for index, argument in enumerate(argv):
+        option, equals, value = argument.partition("=")
+        if not _OPTION.fullmatch(option):
+            continue
+        if equals:
+            yield value
+        elif index + 1 < len(argv):
+            yield argv[index + 1]
+
+
+def _of_assignments(entries: Sequence[str]) -> Iterator[str]:
+    for entry in entries:
+        match = _ASSIGNMENT.fullmatch(entry)
+        if match and names_secret(match[1]):
+            yield match[2]

@@ -1,0 +1,57 @@
+"""Where the models' servers listen, and whether that can be."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from llmsnap.config.schema import Config
+from llmsnap.errors import ConfigError
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def url_fault(url: str) -> str | None:
+    """Return what is wrong with `url` as the address of a server; None: nothing."""
+    example = "write one such as http://localhost:9000"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"{url!r} isn't a URL ({error}); {example}"
+    if parts.scheme not in _PORTS or not parts.hostname:
+        return f"{url!r} isn't an http or https URL; {example}"
+    if port == 0 or any(char.isspace() or not char.isprintable() for char in url):
+        return f"{url!r} isn't a usable URL; {example}"
+    return None
+
+
+def listens_on_itself(config: Config, port: int) -> ConfigError | None:
+    """Return the error of a model whose server would be the proxy itself, listening on `port`.
+
+    None when there is no such model.
+    """
+    for id_, model in config.models.items():
+        parts = urlsplit(model.proxy)
+        if model.proxy and _is_local(parts) and _port(parts) == port:
+            return ConfigError(
+                f"models.{id_}.proxy: {model.proxy!r} is where llmsnap itself listens; "
+                f"set another startPort or proxy, or listen on another port than {port}"
+            )
+    return None
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _PORTS.get(parts.scheme, 0)
+
+
+def _is_local(parts: SplitResult) -> bool:
+    host = parts.hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
