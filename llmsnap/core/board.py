@@ -150,7 +150,7 @@ class Board:
 
     def load(self, slot: Slot, share: Share) -> None:
         """Bring `slot` up: wake it if it is asleep, else start its next generation."""
-        slot.share = slot.booked = share
+        slot.share, slot.booked = share, share.bytes
         slot.has_served = slot.need_is_news = False
         slot.pace.begin(self.now)
         if slot.state is State.ASLEEP:

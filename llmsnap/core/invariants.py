@@ -43,12 +43,10 @@ def _check_devices(board: Board) -> None:
             if not slot.is_on_devices:
                 continue
             assert slot.share is not None
-            assert slot.booked is not None
             if slot.share.alone:
                 alone.append(slot)
             else:
-                now, then = slot.share.bytes.get(device, 0), slot.booked.bytes.get(device, 0)
-                taken += min(now, then)
+                taken += slot.booked.get(device, 0)
         assert taken <= capacity, f"{device} holds {taken} of {capacity} bytes"
         for slot in alone:
             assert slot.share is not None

@@ -54,6 +54,10 @@ def need_changed(board: Board, event: NeedChanged) -> None:
     slot.need_is_news = True
     if slot.share is not None:
         slot.share = board.ledger.share_of(slot)
+        slot.booked = {
+            device: min(amount, slot.booked.get(device, 0))
+            for device, amount in slot.share.bytes.items()
+        }
 
 
 def foreign_changed(board: Board, event: ForeignChanged) -> None:

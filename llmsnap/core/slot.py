@@ -39,8 +39,8 @@ class Slot:
     generation: int = 0
     share: Share | None = None
     """What it holds on its devices; settled when it is loaded."""
-    booked: Share | None = None
-    """What it was loaded with, when its share has grown since."""
+    booked: Mapping[str, int] = field(default_factory=dict)
+    """The least a device that it held since it was loaded; others may have relied on it."""
     tier_held: tuple[str, int] = ("", 0)
     """The tier and the bytes it holds there; settled when it is put to sleep."""
     servable: bool = True

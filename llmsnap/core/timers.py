@@ -7,7 +7,7 @@ from collections.abc import Collection
 from llmsnap.core.board import Board
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import DOWN, Slot
-from llmsnap.core.wayout import put_out
+from llmsnap.core.wayout import TierRoom, put_out, tier_room
 
 
 def call_pinned(board: Board) -> None:
@@ -45,7 +45,10 @@ def _asleep(board: Board, slot: Slot) -> None:
 def _idle(board: Board, slot: Slot) -> None:
     spec = slot.spec
     if slot.asked_to_sleep:
-        put_out(board, slot)
+        if spec.pinned and tier_room(board, slot)[0] is TierRoom.NO:
+            slot.asked_to_sleep = False  # a pinned one would be stopped, and loaded again
+        else:
+            put_out(board, slot)
     elif not spec.pinned:
         if board.due(slot.used_at + spec.ttl_s):
             board.stop(slot)

@@ -57,6 +57,7 @@ def _may_give_way(cold: Slot, slot: Slot) -> bool:
         cold.state is State.ASLEEP
         and cold.tier_held[0] == slot.spec.tier
         and cold.tier_held[1] > 0
+        and not cold.spec.pinned
         and not cold.is_paused
         and not cold.waiting
         and (bool(slot.serving) or cold.used_at < slot.used_at)

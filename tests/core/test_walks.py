@@ -1,0 +1,33 @@
+"""Random walks: every rule at once, against a world that keeps books of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.core.world import World, build, script
+
+SEEDS = 120
+TALLIES: dict[int, Counter[str]] = {}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_walk_loses_a_ticket(seed: int) -> None:
+    """Whatever happens, in whatever order: each ticket has an end, and no load is for nothing."""
+    world = build(seed)
+    script(world, 280)
+    world.run()
+    TALLIES[seed] = world.tally
+    lost = {n: c.model for n, c in world.clients.items() if c.state != "ended"}
+    assert not lost, f"no end for {lost}"
+    assert world.tally["loads"] <= most_loads(world)
+    if world.shutting_down:
+        assert world.scheduler.idle
+        assert not world.processes
+
+
+def most_loads(world: World) -> int:
+    """R14: a load is for a ticket, for a paused answer, or to make good a failure."""
+    pins = sum(spec.pinned for spec in world.specs.values())
+    return world.tally["tickets"] + world.tally["pauses"] + world.tally["failures"] + pins

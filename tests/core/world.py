@@ -1,0 +1,517 @@
+"""A machine full of accidents for the scheduler to be walked through, with books of its own.
+
+It knows nothing of the rules. It does what it is told, keeps count of what that does to the memory
+and to the clients, and fails the test when the scheduler orders something that can't be right.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from llmsnap.config.schema import GroupConfig
+from llmsnap.core.constraints import Constraints, Free, GroupRules
+from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.messages import (
+    Abort,
+    AbilityChanged,
+    Action,
+    Admit,
+    Event,
+    ForeignChanged,
+    ModelChanged,
+    ModelSpec,
+    NeedChanged,
+    Reject,
+    RequestArrived,
+    RequestFinished,
+    Schedule,
+    ShutdownRequested,
+    Sleep,
+    SleepRequested,
+    Start,
+    Stop,
+    Tick,
+    UnloadRequested,
+    Wake,
+)
+from llmsnap.core.scheduler import Scheduler
+from llmsnap.errors import StartFailed
+
+GIB = 1024**3
+
+
+@dataclass
+class Process:
+    """One generation of a model, as the machine sees it."""
+
+    generation: int
+    uses: dict[str, int]
+    """Bytes that it was granted, a device."""
+    alone: bool
+    state: str = "starting"
+    on_devices: bool = True
+    tier_bytes: int = 0
+
+
+@dataclass
+class Client:
+    """One request, as its client sees it."""
+
+    model: str
+    state: str = "waiting"
+    seconds: float = 1.0
+
+
+@dataclass
+class Odds:
+    """How likely accidents are in one world."""
+
+    fail: float = 0.0
+    leave: float = 0.0
+    late_s: float = 0.0
+    grow: float = 0.0
+
+
+@dataclass
+class World:
+    """One seeded run."""
+
+    rng: random.Random
+    specs: dict[str, ModelSpec]
+    capacity: dict[str, int]
+    tiers: dict[str, int]
+    constraints: Constraints
+    odds: Odds
+    now: float = 0.0
+    heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
+    processes: dict[str, Process] = field(default_factory=dict)
+    clients: dict[int, Client] = field(default_factory=dict)
+    foreign: Counter[str] = field(default_factory=Counter)
+    unloading: set[str] = field(default_factory=set)
+    asked_to_sleep: set[str] = field(default_factory=set)
+    shutting_down: bool = False
+    tally: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.order = itertools.count()
+        self.numbers = itertools.count(1)
+        self.scheduler = Scheduler(
+            self.specs.values(),
+            capacity=self.capacity,
+            tiers=self.tiers,
+            schedule=Schedule(max_wait_s=self.rng.choice([0.0, 120.0, 600.0])),
+            constraints=self.constraints,
+            clock=lambda: self.now,
+        )
+        self.alarm = inf
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def after(self, seconds: float, act: Callable[..., None], *args: Any) -> None:
+        """Let something happen in `seconds`."""
+        heapq.heappush(self.heap, (self.now + seconds, next(self.order), act, args))
+
+    def run(self) -> None:
+        """Let everything happen, with the scheduler's alarms in between."""
+        while self.heap or self.alarm < inf:
+            if self.heap and self.heap[0][0] <= self.alarm:
+                self.now, _, act, args = heapq.heappop(self.heap)
+                act(*args)
+            else:
+                self.now = self.alarm
+                self.feed(Tick())
+
+    def feed(self, event: Event) -> None:
+        """Tell the scheduler, and do what it says."""
+        self.tally["events"] += 1
+        self.tally[type(event).__name__] += 1
+        actions = self.scheduler.handle(event)
+        self.scheduler.check_invariants()
+        for action in actions:
+            self.do(action)
+        self.alarm = self.scheduler.next_deadline
+        assert self.alarm > self.now
+        self.check_books()
+        if self.rng.random() < 0.005:
+            self.check_alarm()
+
+    def check_alarm(self) -> None:
+        """Nothing may happen by the mere passage of time before the alarm: none is forgotten."""
+        self.tally["alarms checked"] += 1
+        now = self.now
+        double = copy.deepcopy(self.scheduler)
+        span = min(self.alarm, now + 1000.0) - now
+        for part in (0.0, 0.5, 0.999):
+            self.now = now + part * span
+            assert double.handle(Tick()) == [], f"an alarm was forgotten at {self.now}"
+        self.now = now
+
+    # ---- what the scheduler orders -------------------------------------------------------------
+
+    def do(self, action: Action) -> None:
+        """Carry out one order; fail when it makes no sense."""
+        match action:
+            case Admit(ticket):
+                self.admit(ticket)
+            case Reject(ticket, error):
+                self.end(ticket, "waiting", f"rejected {type(error).__name__}")
+            case Abort(ticket, _):
+                self.abort(ticket)
+            case Start(model, generation):
+                self.start(model, generation)
+            case Wake(model, generation):
+                self.wake(model, generation)
+            case Sleep(model, generation):
+                self.sleep(model, generation)
+            case Stop(model, generation):
+                self.stop(model, generation)
+
+    def admit(self, ticket: int) -> None:
+        client = self.clients[ticket]
+        assert client.state == "waiting", f"{ticket} is admitted, but was {client.state}"
+        assert self.processes[client.model].state == "ready"
+        client.state = "served"
+        self.tally["admitted"] += 1
+        self.after(client.seconds, self.finish, ticket)
+
+    def abort(self, ticket: int) -> None:
+        self.end(ticket, "served", "aborted")
+
+    def end(self, ticket: int, state: str, how: str) -> None:
+        client = self.clients[ticket]
+        assert client.state == state, f"{ticket} is {how}, but was {client.state}"
+        client.state = "ended"
+        self.tally[how] += 1
+
+    def start(self, model: str, generation: int) -> None:
+        assert not self.shutting_down, "a start while shutting down"
+        assert model not in self.processes, f"two processes of {model}"
+        self.load(model, Process(generation, {}, alone=False))
+        fate = self.fate(model)
+        self.after(self.rng.uniform(0.5, 8), self.loaded, model, generation, "ready", fate)
+
+    def wake(self, model: str, generation: int) -> None:
+        process = self.processes[model]
+        assert (process.state, process.generation) == ("asleep", generation)
+        self.load(model, process)
+        process.state = "waking"
+        fate = self.fate(model)
+        self.after(self.rng.uniform(0.2, 3), self.loaded, model, generation, "woken", fate)
+
+    def load(self, model: str, process: Process) -> None:
+        """Take the memory, which must be there."""
+        spec = self.specs[model]
+        up = [name for name, other in self.processes.items() if other.on_devices and name != model]
+        assert not self.constraints.forced_out(model, up), f"{model} beside {up}"
+        process.alone = self.is_alone(spec)
+        process.uses = {
+            device: 0 if process.alone else (spec.need or spec.estimate or {}).get(device, 0)
+            for device in spec.devices
+        }
+        self.processes[model] = process
+        process.on_devices = True
+        for device in spec.devices:
+            beside = [
+                (name, other)
+                for name, other in self.processes.items()
+                if name != model and other.on_devices and device in other.uses
+            ]
+            if not spec.pinned and (process.alone or any(other.alone for _, other in beside)):
+                crowd = [n for n, other in beside if not self.specs[n].pinned]
+                assert not crowd, f"{model} (alone: {process.alone}) beside {crowd}"
+            taken = sum(other.uses[device] for _, other in beside) + process.uses[device]
+            if not process.alone:
+                room = self.capacity[device] - self.foreign[device]
+                assert taken <= room, f"{model} overcommits {device}: {taken} of {room}"
+        self.tally["loads"] += 1
+
+    def is_alone(self, spec: ModelSpec) -> bool:
+        """Whether nobody knows what the model needs, or no more than that it is too much."""
+        if spec.need is not None:
+            return False
+        pins = [s for s in self.specs.values() if s.pinned and s is not spec and s.need]
+        return spec.estimate is None or any(
+            amount + sum((pin.need or {}).get(d, 0) for pin in pins)
+            > self.capacity[d] - self.foreign[d]
+            for d, amount in spec.estimate.items()
+        )
+
+    def sleep(self, model: str, generation: int) -> None:
+        process, spec = self.processes[model], self.specs[model]
+        assert (process.state, process.generation) == ("ready", generation)
+        assert spec.can_sleep
+        assert not spec.pinned or model in self.asked_to_sleep
+        if self.served(model):
+            assert spec.can_pause, f"{model} is paused, but can't be"
+            self.tally["pauses"] += 1
+        self.asked_to_sleep.discard(model)
+        process.state, process.tier_bytes = "sleeping", spec.tier_bytes
+        held = sum(p.tier_bytes for p in self.processes.values())
+        assert held <= self.tiers["ram"], "the tier is overcommitted"
+        late_s = self.rng.random() * self.odds.late_s
+        fate = self.fate(model)
+        self.after(self.rng.uniform(0.2, 3) + late_s, self.asleep, model, generation, fate)
+
+    def stop(self, model: str, generation: int) -> None:
+        process = self.processes[model]
+        assert process.generation == generation
+        assert process.state != "stopping", f"{model} is stopped twice"
+        assert not self.served(model), f"{model} is stopped with answers under way"
+        ordered = self.shutting_down or model in self.unloading
+        assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
+        assert ordered or process.state in ("ready", "asleep")
+        process.state = "stopping"
+        late_s = self.rng.random() * self.odds.late_s
+        self.after(self.rng.uniform(0.1, 2) + late_s, self.gone, model, generation)
+
+    # ---- what happens by itself ----------------------------------------------------------------
+
+    def arrive(self, model: str, seconds: float, *, limited: bool = True) -> None:
+        """A client asks for `model`, and perhaps runs out of patience."""
+        ticket = next(self.numbers)
+        self.clients[ticket] = Client(model, seconds=seconds)
+        self.tally["tickets"] += 1
+        if self.rng.random() < self.odds.leave:
+            self.after(self.rng.expovariate(1 / 15), self.leave, ticket)
+        self.feed(RequestArrived(ticket, model, limited))
+
+    def leave(self, ticket: int) -> None:
+        """A client goes away, wherever it is; twice does no harm."""
+        client = self.clients[ticket]
+        if client.state != "ended":
+            client.state = "ended"
+            self.tally["left"] += 1
+        self.feed(RequestFinished(ticket))
+
+    def finish(self, ticket: int) -> None:
+        """An answer ends, if its model didn't stand still meanwhile."""
+        client = self.clients[ticket]
+        if client.state != "served":
+            return
+        if self.processes[client.model].state != "ready":
+            self.after(1.0, self.finish, ticket)
+            return
+        client.state = "ended"
+        self.tally["served"] += 1
+        self.feed(RequestFinished(ticket))
+
+    def loaded(self, model: str, generation: int, news: str, fate: str) -> None:
+        """A start or a wake ends, well or not; unless it was stopped before."""
+        process = self.processes.get(model)
+        if process is None or process.generation != generation:
+            return
+        if process.state not in ("starting", "waking"):
+            # It became ready in the moment in which it was ordered to stop.
+            self.feed(ModelChanged(model, generation, Trigger(news)))
+        elif fate == "well":
+            process.state, process.tier_bytes = "ready", 0
+            self.feed(ModelChanged(model, generation, Trigger(news)))
+            if self.rng.random() < self.odds.fail / 4:
+                self.after(self.rng.expovariate(1 / 20), self.crash, model, generation)
+        else:
+            self.died(model, generation, oom=fate == "oom")
+
+    def asleep(self, model: str, generation: int, fate: str) -> None:
+        """A model is out of its devices, or died on the way."""
+        process = self.processes.get(model)
+        if process is None or (process.generation, process.state) != (generation, "sleeping"):
+            return
+        if fate != "well":
+            self.died(model, generation)
+            return
+        process.state, process.on_devices = "asleep", False
+        self.feed(ModelChanged(model, generation, Trigger.SLEPT))
+
+    def crash(self, model: str, generation: int) -> None:
+        """A process dies by itself while nothing is being done to it."""
+        process = self.processes.get(model)
+        if process and process.generation == generation and process.state in ("ready", "asleep"):
+            self.died(model, generation)
+
+    def died(self, model: str, generation: int, *, oom: bool = False) -> None:
+        """A process is gone that nobody ended."""
+        self.tally["failures"] += 1
+        self.tally["ooms"] += oom
+        del self.processes[model]
+        self.unloading.discard(model)
+        error = StartFailed(f"{model} died")
+        self.feed(ModelChanged(model, generation, Trigger.EXITED, error, oom))
+
+    def gone(self, model: str, generation: int) -> None:
+        """A process is gone that was ordered to stop."""
+        del self.processes[model]
+        self.unloading.discard(model)
+        self.feed(ModelChanged(model, generation, Trigger.EXITED))
+        # Late news of a generation that is gone never does anything.
+        self.feed(ModelChanged(model, generation, Trigger.SLEPT))
+
+    def use_elsewhere(self, device: str, amount: int) -> None:
+        """Another program takes or frees memory."""
+        self.foreign[device] = amount
+        self.feed(ForeignChanged(device, amount))
+
+    def unload(self, model: str, timeout_s: float) -> None:
+        """An administrator unloads a model."""
+        if model in self.processes:
+            self.unloading.add(model)
+        self.feed(UnloadRequested(model, timeout_s))
+
+    def ask_to_sleep(self, model: str) -> None:
+        """An administrator puts a model to sleep."""
+        self.asked_to_sleep.add(model)
+        self.feed(SleepRequested(model))
+
+    def learn(self, model: str) -> None:
+        """A probe measures what a model takes while it is ready."""
+        process, spec = self.processes.get(model), self.specs[model]
+        if process is None or process.state != "ready" or spec.pinned:
+            return
+        pins = [s.need for s in self.specs.values() if s.pinned and s.need]
+        need = {
+            device: max(1, min(
+                round(self.rng.uniform(0.8, 1.2) * amount),
+                self.capacity[device] - sum(pin.get(device, 0) for pin in pins),
+            ))
+            for device, amount in (spec.need or spec.estimate or self.guess(spec)).items()
+        }
+        self.specs[model] = replace(spec, need=need)
+        process.uses, process.alone = dict(need), False
+        self.feed(NeedChanged(model, need))
+
+    def guess(self, spec: ModelSpec) -> dict[str, int]:
+        """What a model takes that nobody knows anything about."""
+        return {device: self.capacity[device] // 2 for device in spec.devices}
+
+    def change_ability(self, model: str) -> None:
+        """A sleep driver is found, or lost."""
+        sleeps = self.rng.random() < 0.7
+        pauses = sleeps and self.rng.random() < 0.5
+        spec = replace(self.specs[model], can_sleep=sleeps, can_pause=pauses)
+        self.specs[model] = spec
+        self.feed(AbilityChanged(model, sleeps, pauses, "ram", spec.tier_bytes))
+
+    def shut_down(self, grace_s: float) -> None:
+        """The end."""
+        self.shutting_down = True
+        self.feed(ShutdownRequested(grace_s))
+
+    def fate(self, model: str) -> str:
+        """How what is begun now will end."""
+        if self.rng.random() >= self.odds.fail:
+            return "well"
+        return "fails" if self.specs[model].pinned else self.rng.choice(["fails", "oom"])
+
+    def served(self, model: str) -> list[int]:
+        """The tickets that `model` holds."""
+        return [n for n, c in self.clients.items() if c.model == model and c.state == "served"]
+
+    def check_books(self) -> None:
+        """The scheduler's idea of the processes is the machine's."""
+        for view in self.scheduler.views():
+            process = self.processes.get(view.model)
+            if process is None:
+                assert view.state in (State.STOPPED, State.FAILED)
+            else:
+                assert view.state == process.state
+                assert view.generation == process.generation
+
+
+def build(seed: int) -> World:
+    """A random machine: six models on one or two of three devices each, and its accidents."""
+    rng = random.Random(seed)
+    capacity = {
+        device: rng.choice([8, 16, 24]) * GIB for device in ("gpu0", "gpu1", "host")
+    }
+    specs = [random_spec(rng, f"m{i}", capacity) for i in range(5)]
+    pin = ModelSpec(
+        name="pin", devices=("gpu0",), need={"gpu0": 2 * GIB}, pinned=rng.random() < 0.5,
+        can_sleep=True, tier_bytes=2 * GIB,
+    )
+    odds = Odds(
+        fail=rng.choice([0.0, 0.0, 0.05, 0.3]),
+        leave=rng.choice([0.0, 0.1, 0.4]),
+        late_s=rng.choice([0.0, 3.0]),
+        grow=rng.choice([0.0, 1.0]),
+    )
+    return World(
+        rng=rng,
+        specs={spec.name: spec for spec in [*specs, pin]},
+        capacity=capacity,
+        tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB},
+        constraints=random_constraints(rng, pin),
+        odds=odds,
+    )
+
+
+def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> ModelSpec:
+    """A model of any kind."""
+    devices = tuple(rng.sample(sorted(capacity), rng.choice([1, 1, 2])))
+    size = {device: round(rng.uniform(0.1, 0.9) * capacity[device]) for device in devices}
+    knowledge = rng.choices(["need", "estimate", "nothing"], [8, 1, 1])[0]
+    sleeps = rng.random() < 0.8
+    return ModelSpec(
+        name=name,
+        devices=devices,
+        need=size if knowledge == "need" else None,
+        estimate=size if knowledge == "estimate" else None,
+        can_sleep=sleeps,
+        can_pause=sleeps and rng.random() < 0.5,
+        tier_bytes=sum(size.values()),
+        concurrency_limit=rng.choice([0, 0, 3]),
+        sleep_after_s=rng.choice([inf, 20.0]),
+        ttl_s=rng.choice([inf, 60.0]),
+    )
+
+
+def random_constraints(rng: random.Random, pin: ModelSpec) -> Constraints:
+    """Mostly none; else two groups of two."""
+    if rng.random() < 0.7:
+        return Free()
+    groups = {
+        name: GroupConfig(swap=rng.random() < 0.7, exclusive=rng.random() < 0.7, members=members)
+        for name, members in (("one", ("m0", "m1")), ("two", ("m2", "pin")))
+    }
+    return GroupRules.from_config(groups, [pin.name] if pin.pinned else [])
+
+
+def script(world: World, events: int) -> None:
+    """Put clients, administrators, probes and other programs on the stage."""
+    rng, names = world.rng, sorted(world.specs)
+    when = 0.0
+    for _ in range(events):
+        when += rng.expovariate(1 / 3)
+        name = rng.choice(names)
+        kind = rng.choices(
+            ["client", "burst", "load", "foreign", "unload", "sleep", "learn", "ability"],
+            [60, 8, 4, 4, 2, 3, 4 * world.odds.grow, 2 * world.odds.grow],
+        )[0]
+        match kind:
+            case "client" | "burst":
+                for _ in range(rng.randint(3, 8) if kind == "burst" else 1):
+                    world.after(when, world.arrive, name, rng.lognormvariate(0, 1.2))
+            case "load":
+                world.after(when, lambda name=name: world.arrive(name, 0.0, limited=False))
+            case "foreign":
+                device = rng.choice(sorted(world.capacity))
+                amount = round(rng.uniform(0, 0.5) * world.capacity[device])
+                world.after(when, world.use_elsewhere, device, amount)
+                world.after(when + rng.expovariate(1 / 60), world.use_elsewhere, device, 0)
+            case "unload":
+                world.after(when, world.unload, name, rng.choice([0.0, 5.0, 60.0]))
+            case "sleep":
+                world.after(when, world.ask_to_sleep, name)
+            case "learn":
+                world.after(when, world.learn, name)
+            case "ability":
+                world.after(when, world.change_ability, name)
+    if rng.random() < 0.5:
+        world.after(when * rng.uniform(0.5, 1.1), world.shut_down, rng.choice([0.0, 5.0, 30.0]))
+        world.after(when * 1.2, world.shut_down, 1.0)
