@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from llmsnap import __version__
-from llmsnap.config.argv import split_command
-from llmsnap.config.schema import Config, ModelConfig
-from llmsnap.config.secrets import blank, secret_values
+from llmsnap.config.resolved import all_secrets
+from llmsnap.config.schema import Config
+from llmsnap.config.secrets import blank, blank_command
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
 from llmsnap.errors import BadRequest, ModelNotFound
@@ -63,7 +63,10 @@ class Admin:
         self._names = config.names()
         self._fleet = fleet
         self._clock = clock
-        self._commands = {id_: shown_command(model) for id_, model in config.models.items()}
+        secrets = all_secrets(config)
+        self._commands = {
+            id_: blank(blank_command(model.cmd), secrets) for id_, model in config.models.items()
+        }
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -192,11 +195,6 @@ def known_model(names: Mapping[str, str], name: str) -> str:
         return names[name]
     except KeyError:
         raise ModelNotFound(f"no model or alias is called {name!r}; see /v1/models") from None
-
-
-def shown_command(model: ModelConfig) -> str:
-    """Return the model's command with its secrets blanked."""
-    return blank(model.cmd, secret_values(split_command(model.cmd), model.env))
 
 
 def _timeout_s(request: web.Request) -> float | None:

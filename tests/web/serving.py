@@ -73,6 +73,11 @@ class Site:
         finally:
             writer.close()
 
+    async def raw(self, line: str) -> bytes:
+        """Send a request that begins with `line` (`GET /x%2Fy`), nothing of it made prettier."""
+        head = f"{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        return await self.exchange(head.encode())
+
 
 @asynccontextmanager
 async def serving(

@@ -1,0 +1,218 @@
+"""The composition root: the only place that builds the parts and orders start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from llmsnap.config.loader import Loaded
+from llmsnap.config.resolved import all_secrets
+from llmsnap.config.schema import Config
+from llmsnap.config.secrets import blank
+from llmsnap.core.constraints import constraints_for
+from llmsnap.core.scheduler import Scheduler
+from llmsnap.core.specs import schedule_for, specs_for
+from llmsnap.errors import ConfigError, LlmsnapError
+from llmsnap.runtime.health import Prober
+from llmsnap.runtime.life import Tools
+from llmsnap.runtime.logs import Logs, ProxyLog, level_named
+from llmsnap.runtime.plan import Endpoint, plan_for
+from llmsnap.runtime.runfile import RunFiles
+from llmsnap.runtime.runner import Runner
+from llmsnap.runtime.stdout import Stdout
+from llmsnap.runtime.supervisor import Supervisor
+from llmsnap.runtime.tasks import Background
+from llmsnap.web.address import Address, open_sockets
+from llmsnap.web.connection import listening
+from llmsnap.web.gate import is_local
+from llmsnap.web.proxy import Proxy
+from llmsnap.web.server import build_app
+
+logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 30.0
+"""How long running answers may go on after the first signal."""
+EX_SOFTWARE: Final = 70
+"""What sysexits.h calls an internal error."""
+
+_FILES: Final = 65536
+
+
+async def serve(
+    loaded: Loaded,
+    address: Address,
+    announce: Callable[[Address], None],
+    *,
+    state_dir: Path,
+    tls: ssl.SSLContext | None = None,
+) -> int:
+    """Run the proxy until a signal; return the exit code. `announce` is told where it listens.
+
+    What was opened last is closed first. Raises ListenFailed and ConfigError.
+    """
+    config = loaded.config
+    raise_file_limit()
+    with ExitStack() as opened:
+        sockets = await open_sockets(address)
+        for sock in sockets:
+            opened.callback(sock.close)
+        here = replace(address, port=sockets[0].getsockname()[1])
+        refuse_own_port(loaded, here)
+        logs = opened.enter_context(logging_of(config))
+        for warning in loaded.warnings:
+            logger.warning("%s", warning)
+        signals = opened.enter_context(Signals.caught())
+        files = RunFiles(state_dir)
+        await files.end_leftovers()
+        async with supervised(config, logs, files) as supervisor:
+            proxy = Proxy(config, supervisor)
+            clock = asyncio.get_running_loop().time
+            web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=clock)
+            async with listening(web, sockets, tls=tls) as stop_accepting:
+                announce(here)
+                code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
+                stop_accepting()
+                await shut_down(supervisor, signals)
+                logs.close()
+            await proxy.aclose()
+    return code
+
+
+@contextmanager
+def logging_of(config: Config) -> Iterator[Logs]:
+    """Send the log where the configuration wants it, with all known secrets blanked."""
+    stdout = Stdout()
+    logs = Logs(to_stdout=config.log_to_stdout, stdout=stdout.write)
+    secrets = all_secrets(config)
+    hide = partial(blank, secrets=secrets)
+    handler = ProxyLog(logs, layout=config.log_time_format, blank=hide)
+    root, ours = logging.getLogger(), logging.getLogger("llmsnap")
+    root.addHandler(handler)
+    ours.setLevel(level_named(config.log_level))
+    try:
+        yield logs
+    finally:
+        root.removeHandler(handler)
+        stdout.close()
+
+
+@asynccontextmanager
+async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterator[Supervisor]:
+    """Build scheduler, runners and supervisor; inside the block models can be asked for."""
+    specs, capacity = specs_for(config)
+    scheduler = Scheduler(
+        specs,
+        capacity=capacity,
+        tiers={},
+        schedule=schedule_for(config),
+        constraints=constraints_for(config),
+        clock=asyncio.get_running_loop().time,
+    )
+    background = Background()
+    async with Prober() as prober:
+        supervisor = Supervisor(scheduler, background)
+        tools = Tools(
+            report=supervisor.post,
+            background=background,
+            prober=prober,
+            files=files,
+            write_log=logs.write_upstream,
+        )
+        supervisor.supervise(
+            {model: Runner(plan_for(model, config, os.environ), tools) for model in config.models}
+        )
+        yield supervisor
+
+
+async def until_told(supervisor: Supervisor, preloaded: Sequence[str], signals: Signals) -> int:
+    """Load what is to be loaded from the start, then wait for the end; return the exit code."""
+    background = Background()
+    background.spawn(preload(supervisor, preloaded), name="preload")
+    told = background.spawn(signals.next(), name="signals")
+    ends: list[asyncio.Future[Any]] = [told, supervisor.fatal]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return EX_SOFTWARE if supervisor.fatal.done() else 0
+    finally:
+        await background.aclose()
+
+
+async def preload(supervisor: Supervisor, models: Sequence[str]) -> None:
+    """Load `models` one after the other; a failure is logged and the next one tried."""
+    for model in models:
+        try:
+            await supervisor.load(model)
+        except LlmsnapError as error:
+            logger.error("preload of model %s failed: %s", model, error)
+
+
+async def shut_down(supervisor: Supervisor, signals: Signals) -> None:
+    """Let answers end within the grace; another signal skips it."""
+    background = Background()
+    ending = background.spawn(supervisor.shutdown(GRACE_S), name="shutdown")
+    again = background.spawn(signals.next(), name="second signal")
+    await asyncio.wait({ending, again}, return_when=asyncio.FIRST_COMPLETED)
+    if not ending.done():
+        logger.warning("told again: what still runs is ended now")
+        await supervisor.shutdown(0)
+    await ending
+    await background.aclose()
+
+
+class Signals:
+    """SIGINT and SIGTERM, one after the other."""
+
+    def __init__(self) -> None:
+        self._come: asyncio.Queue[signal.Signals] = asyncio.Queue()
+
+    @classmethod
+    @contextmanager
+    def caught(cls) -> Iterator[Signals]:
+        """Catch them inside the block; a SIGHUP, too, which isn't to be the end."""
+        loop = asyncio.get_running_loop()
+        signals = cls()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signum, signals._come.put_nowait, signum)
+        loop.add_signal_handler(
+            signal.SIGHUP, logger.warning, "reloading isn't supported yet; restart to apply"
+        )
+        try:
+            yield signals
+        finally:
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(signum)
+
+    async def next(self) -> signal.Signals:
+        """Wait for one, and say so in the log."""
+        signum = await self._come.get()
+        logger.info("%s: shutting down", signum.name)
+        return signum
+
+
+def refuse_own_port(loaded: Loaded, here: Address) -> None:
+    """Raise ConfigError when a model's server is to listen where the proxy itself does."""
+    for id_, model in loaded.config.models.items():
+        endpoint = Endpoint.parse(model.proxy)
+        if endpoint.port == here.port and (is_local(endpoint.host) or endpoint.host == here.host):
+            raise ConfigError(
+                f"{loaded.name}: models.{id_}.proxy: {model.proxy} is where llmsnap itself listens;"
+                " change startPort or the model's port, or listen elsewhere with --listen"
+            )
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as we may, up to what is ever needed: two a client."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

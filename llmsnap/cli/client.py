@@ -1,0 +1,113 @@
+"""Talking to a running proxy."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
+
+import click
+
+from llmsnap.errors import LlmsnapError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_CHUNK_BYTES: Final = 64 * 1024
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class NoProxy(LlmsnapError):
+    """No llmsnap answers where it should."""
+
+
+class Refused(LlmsnapError):
+    """The proxy answered with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One proxy: its base URL and a key for it, which may be empty."""
+
+    url: str
+    key: str = ""
+
+    def json(self, method: str, path: str) -> dict[str, Any]:
+        """Return the decoded answer. Raises NoProxy or Refused."""
+        with self._ask(method, path) as answer:
+            return self._decoded(answer.read())
+
+    def text(self, method: str, path: str) -> str:
+        """Return the answer as text. Raises NoProxy or Refused."""
+        with self._ask(method, path) as answer:
+            return answer.read().decode(errors="replace")
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the answer as it comes. Raises NoProxy or Refused."""
+        with self._ask("GET", path) as answer:
+            while chunk := answer.read1(_CHUNK_BYTES):
+                yield chunk
+
+    def _ask(self, method: str, path: str) -> http.client.HTTPResponse:
+        parts = urlsplit(self.url)
+        secure = parts.scheme == "https"
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise NoProxy(f"{self.url!r} isn't the URL of a proxy; one is {DEFAULT_URL}")
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = kind(parts.hostname, parts.port)
+        headers = {"Accept": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        try:
+            connection.request(method, parts.path.rstrip("/") + path, headers=headers)
+            answer = connection.getresponse()
+        except ConnectionRefusedError as error:
+            raise NoProxy(
+                f"nothing listens on {self.url}; start it with `llmsnap --config config.yaml`, "
+                "or say with --url where it is"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NoProxy(f"{self.url} doesn't answer as a proxy: {error}") from error
+        if answer.status >= 400:
+            with answer:
+                raise Refused(self._complaint(answer.status, answer.read()))
+        return answer
+
+    def _complaint(self, status: int, body: bytes) -> str:
+        try:
+            return str(self._decoded(body)["error"]["message"])
+        except (KeyError, TypeError, NoProxy):
+            return f"{self.url} answered {status}; is it llmsnap?"
+
+    def _decoded(self, body: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise NoProxy(f"{self.url} doesn't answer as llmsnap does; say with --url where it is")
+        return value
+
+
+def model_path(prefix: str, model: str) -> str:
+    """Return the path of `model` below `prefix`."""
+    return f"{prefix}/{quote(model)}"
+
+
+def talks_to_proxy(command: Command) -> Command:
+    """Give a command the options `--url` and `--key`; it gets them as `url` and `key`."""
+    url = click.option(
+        "--url", envvar="LLMSNAP_URL", default=DEFAULT_URL, show_default=True, help="The proxy."
+    )
+    key = click.option(
+        "--key", envvar="LLMSNAP_API_KEY", default="", help="An API key, if it wants one."
+    )
+    return url(key(command))
+
+
+def as_json(command: Command) -> Command:
+    """Give a command the switch `--json`; it gets it as `json_wanted`."""
+    option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+    return option(command)

@@ -1,0 +1,30 @@
+"""Where the configuration is when nobody says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from llmsnap.errors import ConfigError
+
+
+def find_config(given: Path | None) -> Path:
+    """Return the configuration to read. Raises ConfigError when none is given and none is there."""
+    if given is not None:
+        return given
+    usual = [Path("config.yaml"), _xdg("XDG_CONFIG_HOME", ".config") / "config.yaml"]
+    for path in usual:
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"no configuration: neither ./{usual[0]} nor {usual[1]} is there. To begin:\n"
+        "  llmsnap demo               try it with two small models that come with it\n"
+        "  llmsnap --config FILE      use a file of yours, or of llama-swap's\n"
+        "  write a config.yaml like   models: {qwen: {cmd: llama-server --port ${PORT} -m q.gguf}}"
+    )
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    """Return our folder below the one that `variable` names; relative values don't count."""
+    base = Path(os.environ.get(variable, ""))
+    return (base if base.is_absolute() else Path.home() / fallback) / "llmsnap"

@@ -1,0 +1,95 @@
+"""`llmsnap serve`: the proxy itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+
+from llmsnap import __version__
+from llmsnap.cli.places import find_config
+from llmsnap.config.loader import Loaded, load
+from llmsnap.config.schema import Config
+from llmsnap.errors import LlmsnapError
+from llmsnap.runtime.runfile import state_folder
+from llmsnap.web.address import Address, parse_address, tls_context
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
+@click.option("--config-dir", type=FOLDER, help="Not supported yet.")
+@click.option(
+    "--listen",
+    metavar="ADDRESS",
+    help="8080, :8080, host:8080 or [::1]:8080. Default: 127.0.0.1:8080, with TLS port 8443.",
+)
+@click.option("--tls-cert-file", type=FILE, help="Serve HTTPS with this certificate.")
+@click.option("--tls-key-file", type=FILE, help="Its key.")
+@click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
+@click.option("--watch-config", is_flag=True, help="Not supported yet.")
+def serve(
+    config: Path | None,
+    config_dir: Path | None,
+    listen: str | None,
+    tls_cert_file: Path | None,
+    tls_key_file: Path | None,
+    state_dir: Path | None,
+    watch_config: bool,
+) -> None:
+    """Run the proxy until Ctrl-C."""
+    for name, used in (("config-dir", config_dir), ("watch-config", watch_config)):
+        if used:
+            click.echo(f"llmsnap: --{name} is not supported yet and ignored", err=True)
+    if (tls_cert_file is None) != (tls_key_file is None):
+        raise LlmsnapError("--tls-cert-file and --tls-key-file go together; give both or neither")
+    tls = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
+    address = parse_address(listen or ("127.0.0.1:8443" if tls else "127.0.0.1:8080"))
+    loaded = load(find_config(config))
+    announce = partial(greet, loaded.config, tls=tls is not None)
+    run(loaded, address, announce, tls=tls, state=state_dir)
+
+
+def run(
+    loaded: Loaded,
+    address: Address,
+    announce: Callable[[Address], None],
+    *,
+    tls: tuple[Path, Path] | None = None,
+    state: Path | None = None,
+) -> None:
+    """Serve until a signal, then leave with the exit code; `announce` tells where it listens."""
+    import uvloop
+
+    from llmsnap.app import serve as serve_until_told
+
+    proxy = serve_until_told(
+        loaded,
+        address,
+        announce,
+        state_dir=state_folder(os.environ, state),
+        tls=tls_context(*tls) if tls else None,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(proxy))
+
+
+def greet(config: Config, here: Address, *, tls: bool) -> None:
+    """Print where the proxy listens, and what is dangerous about it."""
+    count = len(config.models)
+    models = f"{count} model{'' if count == 1 else 's'}"
+    click.echo(f"llmsnap {__version__} listens on {here.url(tls=tls)} with {models}")
+    if not here.is_loopback and not config.api_keys:
+        warning = (
+            f"WARNING: {here} can be reached from the network, and apiKeys is empty: whoever\n"
+            "WARNING: reaches it can use, load and unload every model and read all logs.\n"
+            "WARNING: Set apiKeys in the configuration, or listen on 127.0.0.1."
+        )
+        click.secho(warning, fg="red", bold=True, err=True)

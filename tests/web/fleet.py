@@ -1,0 +1,136 @@
+"""A fleet of models without processes: states are set by the test, orders are noted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from aiohttp import web
+
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import ModelView, Phases
+from llmsnap.errors import LlmsnapError
+from llmsnap.runtime.logs import Logs
+from llmsnap.web.admin import Held
+from llmsnap.web.server import build_app
+
+NOW = 1000.0
+
+
+@dataclass
+class FakeLease:
+    """What a holder sees."""
+
+    phases: Phases
+
+
+class FakeFleet:
+    """Stands in for the supervisor."""
+
+    def __init__(self, *models: str) -> None:
+        self._views = {model: stopped(model) for model in sorted(models)}
+        self.pids: dict[str, int] = {}
+        self.orders: list[tuple[str, str, float | None]] = []
+        self.phases = Phases()
+        self.refusal: LlmsnapError | None = None
+
+    def put(self, model: str, state: State, **changes: object) -> None:
+        """Put `model` into `state`; a live one gets a pid."""
+        self._views[model] = replace(self._views[model], state=state, **changes)  # type: ignore[arg-type]
+        if state in (State.STOPPED, State.FAILED):
+            self.pids.pop(model, None)
+        else:
+            self.pids.setdefault(model, 4000 + len(self.pids))
+
+    def views(self) -> list[ModelView]:
+        """All models, by name."""
+        return list(self._views.values())
+
+    def view(self, model: str) -> ModelView:
+        """One model."""
+        return self._views[model]
+
+    def pid(self, model: str) -> int | None:
+        """Its process."""
+        return self.pids.get(model)
+
+    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Held]:
+        """Load `model` at once, or refuse."""
+        return self._lease(model, limited)
+
+    @asynccontextmanager
+    async def _lease(self, model: str, limited: bool) -> AsyncIterator[Held]:
+        self.orders.append(("lease" if limited else "load", model, None))
+        if self.refusal is not None:
+            raise self.refusal
+        self.put(model, State.READY)
+        yield FakeLease(self.phases)
+
+    async def unload(self, model: str, timeout_s: float | None = None) -> None:
+        """Stop one model."""
+        self.orders.append(("unload", model, timeout_s))
+        self.put(model, State.STOPPED)
+
+    async def unload_all(self) -> None:
+        """Stop every model."""
+        self.orders.append(("unload", "*", None))
+        for model in self._views:
+            self.put(model, State.STOPPED)
+
+
+class EchoProxy:
+    """Stands in for the hot path: says which model and path it was given."""
+
+    async def infer(self, request: web.Request) -> web.StreamResponse:
+        """Say that this would be inference."""
+        return web.Response(text=f"infer {request.method} {request.path}")
+
+    async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
+        """Say where this would go."""
+        return web.Response(text=f"{model} {request.method} {path}")
+
+
+def stopped(model: str) -> ModelView:
+    """A model that was never up."""
+    return ModelView(
+        model=model,
+        state=State.STOPPED,
+        generation=0,
+        in_flight=0,
+        waiting=0,
+        paused=0,
+        pinned=False,
+        unloading=False,
+        ready_at=None,
+        used_at=None,
+        fails=0,
+        retry_at=None,
+        round_trip_s=2.0,
+        need=None,
+        error=None,
+    )
+
+
+def front_of(
+    config: Config,
+    fleet: FakeFleet | None = None,
+    *,
+    logs: Logs | None = None,
+    loopback: bool = True,
+) -> web.Application:
+    """The whole application over fakes."""
+    return build_app(
+        config,
+        fleet or FakeFleet(*config.models),
+        EchoProxy(),
+        logs or Logs(),
+        loopback=loopback,
+        clock=lambda: NOW,
+    )
+
+
+def config_of(*names: str, **models: ModelConfig) -> Config:
+    """A configuration of models without settings (`names`) and with (`models`)."""
+    return Config(models={**{name: ModelConfig(cmd=f"serve {name}") for name in names}, **models})
