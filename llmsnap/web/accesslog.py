@@ -34,10 +34,16 @@ class AccessLog(AbstractAccessLogger):
             request.raw_path,
             *request.version,
             response.status,
-            response.body_length,
+            _size(response),
             request.headers.get("User-Agent", ""),
             time * 1000,
         )
+
+
+def _size(response: web.StreamResponse) -> int:
+    """Return the bytes of the body; of a stream, those of its head and framing are among them."""
+    length = response.content_length
+    return response.body_length if length is None else length
 
 
 def client_ip(request: web.BaseRequest) -> str:

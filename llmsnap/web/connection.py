@@ -11,7 +11,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 access_logger = logging.getLogger("llmsnap.access")
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-MAX_HEADER_BYTES: Final = 32 * 1024
 MAX_HEADERS: Final = 100
 MAX_CONNECTIONS: Final = 8192
 IDLE_S: Final = 75.0
@@ -36,16 +35,19 @@ IDLE_S: Final = 75.0
 Longer than nginx's 60 s, so that a proxy in front of us never asks while we are closing.
 """
 
+_LINGER_S: Final = 2.0
+
 
 class Connection(web.RequestHandler):
     """aiohttp's server protocol with our limits and our errors."""
 
-    __slots__ = ("_head_bytes", "_listener")
+    __slots__ = ("_head_bytes", "_listener", "_refused")
 
     def __init__(self, listener: Listener, server: web.Server, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self._listener = listener
         self._head_bytes = 0
+        self._refused = False
 
     @property
     def is_waiting(self) -> bool:
@@ -64,6 +66,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Hand `data` to the parser, unless a head grows beyond what any client needs."""
+        if self._refused:
+            return
         if self.is_waiting:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and b"\r\n\r\n" not in data[:MAX_HEAD_BYTES]:
@@ -95,17 +99,22 @@ class Connection(web.RequestHandler):
         return response
 
     def _refuse_head(self) -> None:
+        """Answer, and take in what still comes, so that the client gets to read the answer."""
         error = _head_too_large()
         logger.info("%s: %s", self.peername, error)
         body = error_response(error).body
         assert isinstance(body, bytes)
-        if isinstance(self.transport, asyncio.Transport):
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
-                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-                % (len(body), body)
-            )
-        self.force_close()
+        transport = self.transport
+        if transport is None:
+            return
+        transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._refused = True
+        asyncio.get_running_loop().call_later(_LINGER_S, self.force_close)
 
 
 class Listener:
@@ -122,6 +131,11 @@ class Listener:
     def __call__(self) -> Connection:
         """Make the protocol of one connection; this is what asyncio's servers call."""
         return Connection(self, self._server, **connection_options())
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The open ones, in the order in which they came."""
+        return self._open.keys()
 
     def admit(self, connection: Connection) -> None:
         """Note an open connection; over the limit, the longest idle one makes room.
@@ -178,8 +192,8 @@ def connection_options() -> Mapping[str, Any]:
         "access_log": access_logger,
         "access_log_class": AccessLog,
         "keepalive_timeout": IDLE_S,
-        "max_line_size": MAX_HEADER_BYTES,
-        "max_field_size": MAX_HEADER_BYTES,
+        "max_line_size": MAX_HEAD_BYTES,
+        "max_field_size": MAX_HEAD_BYTES,
         "max_headers": MAX_HEADERS,
         "auto_decompress": False,  # bodies go on to the upstream as they came
     }
@@ -201,6 +215,5 @@ def malformed(exc: BaseException | None, message: str) -> LlmsnapError:
 
 def _head_too_large() -> HeadersTooLarge:
     return HeadersTooLarge(
-        f"the request's head is too large: at most {MAX_HEAD_BYTES} bytes, "
-        f"{MAX_HEADER_BYTES} a header, {MAX_HEADERS} headers"
+        f"the request's head is too large: at most {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
     )

@@ -1,0 +1,186 @@
+"""Every route of both predecessors, each in its place; one log line a request."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from llmsnap.config.schema import Config
+from tests.web.fleet import config_of, front_of
+from tests.web.serving import Reply, serving
+
+POSTS = [
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/completions",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/embeddings",
+    "/rerank",
+    "/reranking",
+    "/v1/rerank",
+    "/v1/reranking",
+    "/infill",
+    "/completion",
+    "/v1/audio/speech",
+    "/v1/audio/voices",
+    "/v1/images/generations",
+    "/sdapi/v1/txt2img",
+    "/sdapi/v1/img2img",
+    "/audioapi/v1/tasks/run",
+    "/v/chat/completions",
+    "/v/responses",
+    "/v/completions",
+    "/v/messages",
+    "/v/messages/count_tokens",
+    "/v/embeddings",
+    "/v/rerank",
+    "/v/reranking",
+    "/v1/audio/transcriptions",
+    "/v1/images/edits",
+]
+
+GETS = ["/v1/audio/voices", "/sdapi/v1/loras", "/props"]
+
+
+async def asked(path: str, method: str, config: Config | None = None) -> Reply:
+    """What comes of one request."""
+    async with serving(front_of(config or config_of("a"))) as site:
+        return await site.ask(path, method=method)
+
+
+@pytest.mark.parametrize("path", POSTS)
+async def test_inference_is_posted(path: str) -> None:
+    """Each path goes to the hot path as it is."""
+    answer = await asked(path, "POST")
+
+    assert answer.text == f"infer POST {path}"
+
+
+@pytest.mark.parametrize("path", GETS)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_some_inference_is_got(path: str, method: str) -> None:
+    """With HEAD wherever there is GET."""
+    answer = await asked(path, method)
+
+    assert answer.status == 200
+    assert answer.text == ("" if method == "HEAD" else f"infer GET {path}")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [
+        ("/v1/chat/completions", "GET", "POST"),
+        ("/v1/models", "POST", "GET,HEAD"),
+        ("/api/models/load/a", "GET", "POST"),
+        ("/v1/audio/voices", "DELETE", "GET,HEAD,POST"),
+        ("/running", "PUT", "GET,HEAD"),
+    ],
+)
+async def test_p16_a_wrong_method_hears_which_are_right(
+    path: str, method: str, allowed: str
+) -> None:
+    """405 with `Allow`, in our form."""
+    answer = await asked(path, method)
+
+    assert answer.status == 405
+    assert answer.headers["Allow"] == allowed
+    assert answer.json["src"] == "llmsnap"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/models", "/running", "/api/models", "/api/version", "/logs"]
+)
+async def test_head_is_there_wherever_get_is(path: str) -> None:
+    """The same headers and no body."""
+    answer = await asked(path, "HEAD")
+
+    assert (answer.status, answer.text) == (200, "")
+
+
+@pytest.mark.parametrize("path", [*POSTS, "/upstream/a/x", "/nowhere"])
+async def test_u99_preflights_never_reach_a_model(path: str) -> None:
+    """The proxy answers them itself."""
+    answer = await asked(path, "OPTIONS")
+
+    assert (answer.status, answer.text) == (204, "")
+
+
+async def test_u98_nothing_is_added_to_a_models_own_cors_headers() -> None:
+    """Two `Access-Control-Allow-Origin` would make browsers refuse the answer."""
+    async with serving(front_of(config_of("a"))) as site:
+        inferred = await site.ask(
+            "/v1/chat/completions", method="POST", headers={"Origin": "http://page.test"}
+        )
+        forwarded = await site.ask("/upstream/a/x", headers={"Origin": "http://page.test"})
+
+    for answer in (inferred, forwarded):
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_paths_that_arent_there_are_404_for_every_method() -> None:
+    """In our form, behind the gate."""
+    keyed = Config(api_keys=("k",))
+
+    assert (await asked("/v1/nope", "POST")).status == 404
+    assert (await asked("/v1/models/", "GET")).status == 404
+    assert (await asked("/v1/nope", "POST", keyed)).status == 401
+
+
+# ---- the access log ------------------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.DEBUG) -> list[str]:
+    """The access log from `level` up, without the times that requests took."""
+    return [
+        record.getMessage().rpartition(" ")[0]
+        for record in caplog.records
+        if record.name == "llmsnap.access" and record.levelno >= level
+    ]
+
+
+async def test_a_request_is_one_line_in_llama_swaps_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who, what as it was received, status, bytes, agent, time."""
+    caplog.set_level(logging.INFO)
+    async with serving(front_of(config_of("a")), headers={"User-Agent": "test/1"}) as site:
+        version = await site.ask("/api/version?x=%20")
+        await site.ask("/nowhere")
+
+    first, second = lines(caplog)
+    size = len(version.text)
+    assert first == f'Request 127.0.0.1 "GET /api/version?x=%20 HTTP/1.1" 200 {size} "test/1"'
+    assert second.startswith('Request 127.0.0.1 "GET /nowhere HTTP/1.1" 404 ')
+    assert caplog.records[-1].getMessage().endswith("ms")
+
+
+@pytest.mark.parametrize(
+    ("headers", "ip"),
+    [
+        ({"X-Forwarded-For": "10.1.2.3, 10.0.0.1"}, "10.1.2.3"),
+        ({"X-Real-IP": "10.1.2.4"}, "10.1.2.4"),
+        ({"X-Forwarded-For": "10.1.2.3", "X-Real-IP": "10.1.2.4"}, "10.1.2.3"),
+    ],
+)
+async def test_the_client_is_whom_a_proxy_in_front_names(
+    headers: dict[str, str], ip: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the peer."""
+    caplog.set_level(logging.INFO)
+    async with serving(front_of(config_of("a"))) as site:
+        await site.ask("/api/version", headers=headers)
+
+    assert lines(caplog)[0].startswith(f"Request {ip} ")
+
+
+async def test_polls_stay_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """`/health` is for debugging, `/wol-health` for nobody."""
+    caplog.set_level(logging.DEBUG)
+    async with serving(front_of(config_of("a"))) as site:
+        await site.ask("/health")
+        await site.ask("/wol-health")
+
+    assert lines(caplog, logging.INFO) == []
+    assert len(lines(caplog)) == 1
