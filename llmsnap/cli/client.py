@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
@@ -47,22 +48,30 @@ class Client:
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the answer as it comes. Raises NoProxy or Refused."""
         with self._ask("GET", path) as answer:
-            while chunk := answer.read1(_CHUNK_BYTES):
-                yield chunk
+            try:
+                while chunk := answer.read1(_CHUNK_BYTES):
+                    yield chunk
+            except (OSError, http.client.HTTPException) as error:
+                raise NoProxy(f"the connection to {self.url} broke: {error}") from error
 
-    def _ask(self, method: str, path: str) -> http.client.HTTPResponse:
-        parts = urlsplit(self.url)
-        secure = parts.scheme == "https"
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise NoProxy(f"{self.url!r} isn't the URL of a proxy; one is {DEFAULT_URL}")
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(parts.hostname, parts.port)
-        headers = {"Accept": "application/json"}
+    @contextmanager
+    def _ask(self, method: str, path: str) -> Iterator[http.client.HTTPResponse]:
+        connection, base = self._connection()
+        with closing(connection):
+            answer = self._answer(connection, method, base + path)
+            if answer.status >= 400:
+                raise Refused(self._complaint(answer.status, answer.read()))
+            yield answer
+
+    def _answer(
+        self, connection: http.client.HTTPConnection, method: str, path: str
+    ) -> http.client.HTTPResponse:
+        headers = {"Accept": "application/json", "Connection": "close"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         try:
-            connection.request(method, parts.path.rstrip("/") + path, headers=headers)
-            answer = connection.getresponse()
+            connection.request(method, path, headers=headers)
+            return connection.getresponse()
         except ConnectionRefusedError as error:
             raise NoProxy(
                 f"nothing listens on {self.url}; start it with `llmsnap --config config.yaml`, "
@@ -70,10 +79,18 @@ class Client:
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise NoProxy(f"{self.url} doesn't answer as a proxy: {error}") from error
-        if answer.status >= 400:
-            with answer:
-                raise Refused(self._complaint(answer.status, answer.read()))
-        return answer
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, str]:
+        """Return a connection that isn't open yet, and what every path begins with."""
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        try:
+            parts = urlsplit(self.url)
+            kind, host, port = kinds[parts.scheme], parts.hostname or "", parts.port
+        except (KeyError, ValueError):
+            host = ""
+        if not host:
+            raise NoProxy(f"{self.url!r} isn't the URL of a proxy; one is {DEFAULT_URL}")
+        return kind(host, port), parts.path.rstrip("/")
 
     def _complaint(self, status: int, body: bytes) -> str:
         try:

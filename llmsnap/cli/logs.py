@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 
 import click
 
@@ -17,17 +19,25 @@ from llmsnap.cli.client import Client, as_json, model_path, talks_to_proxy
 def logs(model: str | None, follow: bool, url: str, key: str, json_wanted: bool) -> None:
     """Show the log of MODEL, of `proxy` or `upstream`, or what goes to standard output."""
     path = model_path("/logs/stream", model) if model else "/logs/stream"
+    chunks = Client(url, key).chunks(path if follow else f"{path}?no-follow")
+    # Ctrl-C is how one stops following: no failure.
+    with suppress(KeyboardInterrupt):
+        if json_wanted:
+            _print_records(model or "", chunks)
+        else:
+            for chunk in chunks:
+                click.echo(chunk, nl=False)
+
+
+def _print_records(log: str, chunks: Iterator[bytes]) -> None:
     rest = b""
-    for chunk in Client(url, key).chunks(path if follow else f"{path}?no-follow"):
-        if not json_wanted:
-            click.echo(chunk, nl=False)
-            continue
+    for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            _print_record(model, line)
+            _print_record(log, line)
     if rest:
-        _print_record(model, rest)
+        _print_record(log, rest)
 
 
-def _print_record(model: str | None, line: bytes) -> None:
-    click.echo(json.dumps({"log": model or "", "line": line.decode(errors="replace")}))
+def _print_record(log: str, line: bytes) -> None:
+    click.echo(json.dumps({"log": log, "line": line.decode(errors="replace")}))
