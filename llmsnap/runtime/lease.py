@@ -1,0 +1,136 @@
+"""Who waits for a model or holds one: a number in the scheduler's queue, a `with` block here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from types import TracebackType
+
+from llmsnap.core.messages import (
+    NO_WAIT,
+    Event,
+    Phases,
+    RequestArrived,
+    RequestFinished,
+)
+from llmsnap.errors import LlmsnapError
+from llmsnap.runtime.upstream import Upstream
+
+
+class Lease:
+    """The right to use a model that is up: it stays up until the block ends.
+
+    Entering waits for admission and raises what the scheduler answers instead; it doesn't yield to
+    the loop when the model is up. Leaving, however it happens, is reported once.
+    """
+
+    __slots__ = (
+        "_granted",
+        "_tickets",
+        "_waiting",
+        "aborted",
+        "limited",
+        "model",
+        "on_abort",
+        "phases",
+        "ticket",
+        "upstream",
+    )
+
+    upstream: Upstream
+    """Where to send the request; set when the block is entered."""
+    phases: Phases
+    """What the wait was made of."""
+    on_abort: Callable[[LlmsnapError], None] | None
+    """For the holder to set; called once when the process is gone or going. Must not raise."""
+    aborted: LlmsnapError | None
+    """Why the scheduler refused or ended this; the holder looks here after setting `on_abort`."""
+
+    def __init__(self, tickets: Tickets, ticket: int, model: str, limited: bool) -> None:
+        self.ticket = ticket
+        self.model = model
+        self.limited = limited
+        self.phases = NO_WAIT
+        self.on_abort = None
+        self.aborted = None
+        self._tickets = tickets
+        self._granted = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Lease:
+        tickets = self._tickets
+        tickets.open[self.ticket] = self
+        tickets.post(RequestArrived(self.ticket, self.model, self.limited))
+        if not self._granted and self.aborted is None:
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            except asyncio.CancelledError:
+                tickets.leave(self)
+                raise
+        if self.aborted is not None:
+            tickets.leave(self)
+            raise self.aborted
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tickets.leave(self)
+
+    def grant(self, upstream: Upstream, phases: Phases) -> None:
+        """Let the holder in."""
+        self.upstream = upstream
+        self.phases = phases
+        self._granted = True
+        self._wake()
+
+    def abort(self, error: LlmsnapError) -> None:
+        """Turn the waiting client away, or tell the holder that its model is going."""
+        if self.aborted is not None:
+            return
+        self.aborted = error
+        self._wake()
+        if self.on_abort is not None:
+            self.on_abort(error)
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class Tickets:
+    """All leases that wait or are held, by number."""
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self.post = post
+        self.open: dict[int, Lease] = {}
+        self._numbers = itertools.count(1)
+
+    def draw(self, model: str, *, limited: bool) -> Lease:
+        """Return a new lease, to be entered once."""
+        return Lease(self, next(self._numbers), model, limited)
+
+    def leave(self, lease: Lease) -> None:
+        """Report that a client is done, once."""
+        if self.open.pop(lease.ticket, None) is not None:
+            self.post(RequestFinished(lease.ticket))
+
+    def admit(self, ticket: int, upstream: Upstream, phases: Phases) -> None:
+        """Let a waiting client in; one that has left meanwhile has told so."""
+        if lease := self.open.get(ticket):
+            lease.grant(upstream, phases)
+
+    def abort(self, ticket: int, error: LlmsnapError) -> None:
+        """Refuse a waiting client, or end the answer of one that was let in."""
+        if lease := self.open.get(ticket):
+            lease.abort(error)
+
+    def abort_all(self, error: LlmsnapError) -> None:
+        """End everything."""
+        for lease in list(self.open.values()):
+            lease.abort(error)

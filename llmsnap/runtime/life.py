@@ -1,0 +1,227 @@
+"""One generation of one model's server: a process from launch to exit."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from llmsnap.config.secrets import blank, secret_values
+from llmsnap.core.lifecycle import Trigger
+from llmsnap.core.messages import ModelChanged
+from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
+from llmsnap.runtime.health import Prober, until_ready
+from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
+from llmsnap.runtime.oom import ran_out_of_memory
+from llmsnap.runtime.plan import Plan
+from llmsnap.runtime.ports import Holder, holder, local_addresses
+from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
+from llmsnap.runtime.runfile import RunFiles
+from llmsnap.runtime.tasks import Background, race
+from llmsnap.runtime.upstream import Upstream
+
+_TAIL_BYTES: Final = 8 * 1024
+_SHOWN_COMMAND: Final = 200
+
+
+class SleepDriver(Protocol):
+    """A way out of memory short of a stop; each call is bounded in time and raises on failure."""
+
+    async def sleep(self, pid: int) -> None: ...
+
+    async def wake(self, pid: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What all runners of one proxy share."""
+
+    report: Callable[[ModelChanged], None]
+    background: Background
+    prober: Prober
+    files: RunFiles
+    write_log: Callable[[str, bytes], None]
+    """Takes a model's id and what its process printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Why a generation ended; no error when it was told to."""
+
+    error: LlmsnapError | None = None
+    oom: bool = False
+
+
+class Life:
+    """Runs one process. Who cancels `run` ends it; who cancels again skips the grace."""
+
+    def __init__(
+        self, plan: Plan, generation: int, tools: Tools, driver: SleepDriver | None = None
+    ) -> None:
+        self.plan = plan
+        self.generation = generation
+        self.pid: int | None = None
+        self.upstream: Upstream | None = None
+        """Where it listens, from READY on."""
+        self.hurried = False
+        """Set to end it without a grace."""
+        self._tools = tools
+        self._driver = driver
+        self._mark = secrets.token_hex(16)
+        self._tail = LogBuffer(_TAIL_BYTES)
+        self._log = SecretFilter(plan.secrets, self._write_log)
+        self._move: asyncio.Task[None] | None = None
+        self._asleep = False
+
+    async def run(self) -> Outcome:
+        """Run the process from launch to exit; return why it ended by itself."""
+        code: int | None = None
+        pipe = LogPipe(self._log.write)
+        try:
+            await self._claim_port()
+            child = await self._launch(pipe)
+            try:
+                error, code = await self._serve(child)
+            finally:
+                await self._end(child)
+        except StartFailed as failure:
+            error = StartFailed(f"model {self.plan.model!r} can't start: {failure}")
+        finally:
+            pipe.close()
+            self._log.flush()
+        return self._outcome(error, code)
+
+    def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
+        assert self._driver is not None
+        self._begin(self._driver.sleep, Trigger.SLEPT, failed)
+
+    def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to wake the process: WOKEN is reported, or `failed` is called."""
+        assert self._driver is not None
+        self._begin(self._driver.wake, Trigger.WOKEN, failed)
+
+    async def _claim_port(self) -> None:
+        endpoint = self.plan.endpoint
+        addresses = await local_addresses(endpoint.host)
+        if (other := await holder(addresses, endpoint.port)) is not None:
+            raise StartFailed(
+                f"port {endpoint.port} is taken by {_describe(other)}; end that process, "
+                "or give the model another port (`startPort`, `proxy`)"
+            )
+
+    async def _launch(self, pipe: LogPipe) -> Child:
+        plan = self.plan
+        child = await launch(
+            Command(argv=plan.argv, env=plan.env),
+            output=pipe.write_end,
+            mark=self._mark,
+            death_signal=signal.SIGKILL if plan.kill else plan.stop_signal,
+        )
+        pipe.close_write_end()
+        self.pid = child.pid
+        self._tools.files.add(
+            child,
+            model=plan.model,
+            command=[blank(word, plan.secrets) for word in plan.argv],
+            stop_signal=plan.stop_signal,
+            kill=plan.kill,
+        )
+        return child
+
+    async def _serve(self, child: Child) -> tuple[LlmsnapError, int | None]:
+        """Report READY in time; return how it ended, with the code if by itself."""
+        model, limit_s = self.plan.model, self.plan.start_timeout_s
+        try:
+            async with asyncio.timeout(limit_s or None):
+                host = await race(self._ready_host(child), _exit_of(child))
+        except TimeoutError:
+            text = f"not ready after {limit_s:g} s: {self.plan.check_path} never answered 200"
+            return StartFailed(f"model {model!r}: {text}; raise `startTimeout`?"), None
+        if host is None:
+            code = await child.wait()
+            text = f"{describe_exit(code)} before it was ready"
+            return StartFailed(f"model {model!r}: {text}"), code
+        place = self.plan.endpoint
+        self.upstream = Upstream(
+            model, self.generation, host, place.port, place.base_path, place.tls, child.pid
+        )
+        self._report(Trigger.READY)
+        code = await child.wait()
+        return UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}"), code
+
+    async def _ready_host(self, child: Child) -> str | None:
+        plan = self.plan
+        return await until_ready(child, plan.endpoint, plan.check_path, self._tools.prober)
+
+    async def _end(self, child: Child) -> None:
+        plan, at_once = self.plan, self.hurried
+        if self._asleep or (self._move is not None and not self._move.done()):
+            # What sleeps can't obey a signal, nor tidy up: only SIGKILL reaches it.
+            at_once = True
+        if self._move is not None:
+            self._move.cancel()
+        await end(
+            child,
+            Farewell(
+                grace_s=0 if at_once and plan.kill else plan.grace_s,
+                signum=plan.stop_signal,
+                kill=plan.kill,
+                stop_argv=plan.stop_argv,
+                output=self._log.write,
+            ),
+        )
+        self._tools.files.remove(self._mark)
+
+    def _outcome(self, error: LlmsnapError, code: int | None) -> Outcome:
+        output = self._tail.history()
+        oom = code is not None and ran_out_of_memory(code, output.decode(errors="replace"))
+        if tail := last_lines(output):
+            error = type(error)(f"{error}; last output:\n{tail}")
+        return Outcome(error, oom)
+
+    def _begin(
+        self,
+        act: Callable[[int], Awaitable[None]],
+        done: Trigger,
+        failed: Callable[[LlmsnapError], None],
+    ) -> None:
+        name = f"{self.plan.model}#{self.generation} {done}"
+        self._move = self._tools.background.spawn(self._moving(act, done, failed), name=name)
+
+    async def _moving(
+        self,
+        act: Callable[[int], Awaitable[None]],
+        done: Trigger,
+        failed: Callable[[LlmsnapError], None],
+    ) -> None:
+        assert self.pid is not None
+        try:
+            await act(self.pid)
+        except Exception as error:  # a task's root, and a driver may raise anything
+            text = f"it was not {done}: {error or type(error).__name__}"
+            failed(UpstreamLost(f"model {self.plan.model!r}: {text}"))
+            return
+        self._asleep = done is Trigger.SLEPT
+        self._report(done)
+
+    def _report(self, trigger: Trigger) -> None:
+        self._tools.report(ModelChanged(self.plan.model, self.generation, trigger))
+
+    def _write_log(self, data: bytes) -> None:
+        self._tail.write(data)
+        self._tools.write_log(self.plan.model, data)
+
+
+async def _exit_of(child: Child) -> None:
+    await child.wait()
+
+
+def _describe(other: Holder) -> str:
+    if other.pid is None:
+        return "a process that can't be seen from here"
+    command = blank(" ".join(other.argv), secret_values(other.argv, ()))
+    return f"pid {other.pid} ({command[:_SHOWN_COMMAND]})"

@@ -1,0 +1,100 @@
+"""One model's server: each generation of it is one task."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from llmsnap.core.lifecycle import Trigger
+from llmsnap.core.messages import ModelChanged
+from llmsnap.errors import LlmsnapError, StartFailed
+from llmsnap.runtime.life import Life, Outcome, SleepDriver, Tools
+from llmsnap.runtime.plan import Plan
+from llmsnap.runtime.upstream import Upstream
+
+
+class Runner:
+    """Runs one model's server.
+
+    The task lives as long as the process: to start is to spawn it, to stop is to cancel it.
+    Whichever way it ends, it reports EXITED once, when nothing of the process is left.
+    """
+
+    def __init__(self, plan: Plan, tools: Tools, *, driver: SleepDriver | None = None) -> None:
+        self.plan = plan
+        self._tools = tools
+        self._driver = driver
+        self._life: Life | None = None
+        self._task: asyncio.Task[Outcome] | None = None
+        self._blame: LlmsnapError | None = None
+        """Why the task was cancelled, when not by an order to stop."""
+
+    @property
+    def unload_timeout_s(self) -> float:
+        """How long running answers may go on when the model is unloaded."""
+        return self.plan.grace_s
+
+    @property
+    def upstream(self) -> Upstream | None:
+        """Where the present generation listens; None until it is ready."""
+        return self._life.upstream if self._life else None
+
+    @property
+    def pid(self) -> int | None:
+        """The present process; None when there is none."""
+        return self._life.pid if self._life else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a generation has begun whose EXITED hasn't been reported."""
+        return self._task is not None
+
+    def start(self, generation: int) -> None:
+        """Begin generation number `generation`."""
+        assert self._task is None, f"{self.plan.model}: two generations at once"
+        self._blame = None
+        self._life = Life(self.plan, generation, self._tools, self._driver)
+        name = f"{self.plan.model}#{generation}"
+        self._task = self._tools.background.spawn(self._life.run(), name=name)
+        self._task.add_done_callback(partial(self._ended, generation))
+
+    def stop(self, *, now: bool = False) -> None:
+        """End the present generation; `now` skips the grace, or what is left of it."""
+        if self._task is None or self._life is None:
+            return
+        if now:
+            self._life.hurried = True
+        if now or not self._task.cancelling():
+            self._task.cancel()
+
+    def fail(self, error: LlmsnapError) -> None:
+        """End the present generation because of `error`, which its EXITED carries."""
+        if self._task is not None and not self._task.cancelling():
+            self._blame = error
+            self._task.cancel()
+
+    def sleep(self) -> None:
+        """Put the process to sleep; SLEPT follows, or EXITED when that fails."""
+        if self._life is not None:
+            self._life.sleep(self.fail)
+
+    def wake(self) -> None:
+        """Wake the process; WOKEN follows, or EXITED when that fails."""
+        if self._life is not None:
+            self._life.wake(self.fail)
+
+    def _ended(self, generation: int, task: asyncio.Task[Outcome]) -> None:
+        # A done callback, not a `finally`: a task cancelled before its first step has none.
+        self._task = None
+        life, model = self._life, self.plan.model
+        if task.cancelled():
+            outcome = Outcome(self._blame)
+        elif (bug := task.exception()) is not None:
+            outcome = Outcome(StartFailed(f"model {model!r}: {type(bug).__name__}: {bug}"))
+        else:
+            outcome = task.result()
+        self._tools.report(
+            ModelChanged(model, generation, Trigger.EXITED, outcome.error, outcome.oom)
+        )
+        if self._life is life:  # else the report has begun the next one
+            self._life = None

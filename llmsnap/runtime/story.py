@@ -1,0 +1,115 @@
+"""Which states the models went through, told to the log: one line a transition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
+from llmsnap.core.messages import (
+    Action,
+    Event,
+    ModelChanged,
+    ModelView,
+    RequestArrived,
+    RequestFinished,
+    ShutdownRequested,
+    Sleep,
+    SleepRequested,
+    Start,
+    Stop,
+    UnloadRequested,
+    Wake,
+)
+
+logger = logging.getLogger(__name__)
+
+_ORDERS = {
+    Start: Trigger.START,
+    Sleep: Trigger.SLEEP,
+    Wake: Trigger.WAKE,
+    Stop: Trigger.STOP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of one model."""
+
+    model: str
+    before: State
+    after: State
+
+
+class Story:
+    """Follows what the scheduler does, step by step, by the same table."""
+
+    def __init__(self, views: Iterable[ModelView], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        views = list(views)
+        self._states = {view.model: view.state for view in views}
+        self._generations = {view.model: view.generation for view in views}
+        self._since = {view.model: clock() for view in views}
+
+    def follow(
+        self, event: Event, actions: Sequence[Action], pid: int | None
+    ) -> Sequence[Transition]:
+        """Return and log the steps that `event` and its `actions` mean, in order.
+
+        `pid` is the process that `event` speaks of.
+        """
+        steps = [
+            self._step(model, trigger, event, pid) for model, trigger in self._news(event, actions)
+        ]
+        return [step for step in steps if step is not None]
+
+    def _news(self, event: Event, actions: Sequence[Action]) -> Iterator[tuple[str, Trigger]]:
+        if isinstance(event, ModelChanged) and event.generation == self._generations[event.model]:
+            yield event.model, event.trigger
+        for action in actions:
+            if isinstance(action, Start | Sleep | Wake | Stop):
+                self._generations[action.model] = action.generation
+                yield action.model, _ORDERS[type(action)]
+
+    def _step(
+        self, model: str, trigger: Trigger, event: Event, pid: int | None
+    ) -> Transition | None:
+        before = self._states[model]
+        after = TRANSITIONS[before].get(trigger)
+        if after is None:  # news that came too late to matter
+            return None
+        now = self._clock()
+        spent_s, self._since[model] = now - self._since[model], now
+        self._states[model] = after
+        error = event.error if isinstance(event, ModelChanged) and event.model == model else None
+        logger.log(
+            logging.WARNING if error else logging.INFO,
+            "model %s: %s -> %s after %.2f s%s: %s",
+            model,
+            before,
+            after,
+            spent_s,
+            f", pid {pid}" if pid else "",
+            str(error).replace("\\n", " | ") if error else _reason(event, model),
+        )
+        return Transition(model, before, after)
+
+
+def _reason(event: Event, model: str) -> str:
+    """Say why something happens to `model` at `event`."""
+    match event:
+        case ModelChanged(model=other, trigger=trigger):
+            return str(trigger) if other == model else f"{other} {trigger}"
+        case RequestArrived(model=other):
+            return "requested" if other == model else f"{other} is requested"
+        case RequestFinished():
+            return "a request has ended"
+        case UnloadRequested():
+            return "unload"
+        case SleepRequested():
+            return "sleep"
+        case ShutdownRequested():
+            return "shutdown"
+        case _:
+            return "time has come"

@@ -1,0 +1,347 @@
+"""The asyncio shell around the scheduler: events in, actions carried out, models lent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from typing import Final, Protocol, assert_never
+
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import (
+    Abort,
+    Action,
+    Admit,
+    Event,
+    ModelChanged,
+    ModelView,
+    Phases,
+    Reject,
+    ShutdownRequested,
+    Sleep,
+    Start,
+    Stop,
+    Tick,
+    UnloadRequested,
+    Wake,
+)
+from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, UpstreamLost
+from llmsnap.runtime.lease import Lease, Tickets
+from llmsnap.runtime.story import Story, Transition
+from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.upstream import Upstream
+
+__all__ = ["Lease", "Supervisor", "Upstream"]
+
+logger = logging.getLogger(__name__)
+
+Watcher = Callable[[ModelView, State], None]
+
+_GONE: Final = (State.STOPPED, State.FAILED)
+_LAST_KILL_S: Final = 5.0
+_SHOWN_HISTORY: Final = 20
+
+
+class Decides(Protocol):
+    """What the supervisor needs of `core.Scheduler`."""
+
+    @property
+    def next_deadline(self) -> float: ...
+
+    @property
+    def idle(self) -> bool: ...
+
+    @property
+    def history(self) -> Collection[tuple[float, Event, Sequence[Action]]]: ...
+
+    def handle(self, event: Event) -> list[Action]: ...
+
+    def view(self, model: str) -> ModelView: ...
+
+    def views(self) -> list[ModelView]: ...
+
+
+class Runs(Protocol):
+    """What it needs of a `Runner`, which reports to `Supervisor.post`."""
+
+    @property
+    def upstream(self) -> Upstream | None: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def unload_timeout_s(self) -> float: ...
+
+    def start(self, generation: int) -> None: ...
+
+    def stop(self, *, now: bool = False) -> None: ...
+
+    def fail(self, error: LlmsnapError) -> None: ...
+
+    def sleep(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+class Supervisor:
+    """Lends models to requests, and starts and ends their processes as the scheduler says.
+
+    All of it happens between two awaits, so that there are no locks. Build it within the loop.
+    """
+
+    def __init__(self, scheduler: Decides, background: Background) -> None:
+        self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        """Set when a bug made it give up: all is being ended, and the program should exit."""
+        self._scheduler = scheduler
+        self._background = background
+        self._loop = asyncio.get_running_loop()
+        self._runners: Mapping[str, Runs] = {}
+        self._tickets = Tickets(self.post)
+        self._events: deque[Event] = deque()
+        self._posting = False
+        self._watchers: list[Watcher] = []
+        self._story = Story(scheduler.views(), self._loop.time)
+        self._news = asyncio.Event()
+        self._gone: dict[str, list[asyncio.Future[None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._closing = False
+
+    def supervise(self, runners: Mapping[str, Runs]) -> None:
+        """Take charge of one runner a model; they report to `post`. Pinned models begin to load."""
+        self._runners = runners
+        self._arm()
+
+    # ---- for requests --------------------------------------------------------------------------
+
+    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]:
+        """Return a block within which `model` is up; see `Lease`.
+
+        Not `limited`: an administrator's, which doesn't count against `concurrencyLimit`.
+        """
+        return self._tickets.draw(model, limited=limited)
+
+    def stalled(self, model: str, generation: int) -> None:
+        """End a process that is busy and silent; its model starts anew when next wanted."""
+        view = self.view(model)
+        if view.generation == generation and view.state is State.READY:
+            error = UpstreamLost(f"model {model!r} went silent; its process is ended")
+            logger.warning("%s (generation %d)", error, generation)
+            self._runners[model].fail(error)
+
+    # ---- for readers ---------------------------------------------------------------------------
+
+    def views(self) -> list[ModelView]:
+        """Return all models as they are now, by name."""
+        return self._scheduler.views()
+
+    def view(self, model: str) -> ModelView:
+        """Return one model as it is now; raise ModelNotFound."""
+        if model not in self._runners:
+            raise ModelNotFound(f"no model {model!r}")
+        return self._scheduler.view(model)
+
+    def upstream(self, model: str) -> Upstream | None:
+        """Return where `model` listens; None unless it is ready."""
+        ready = self.view(model).state is State.READY
+        return self._runners[model].upstream if ready else None
+
+    def pid(self, model: str) -> int | None:
+        """Return the process of `model`, whatever its state; None when there is none."""
+        runner = self._runners.get(model)
+        return runner.pid if runner else None
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Call `callback(view after, state before)` soon after each change of a state.
+
+        Returns what ends that.
+        """
+        self._watchers.append(callback)
+
+        def unwatch() -> None:
+            with suppress(ValueError):
+                self._watchers.remove(callback)
+
+        return unwatch
+
+    # ---- for administrators --------------------------------------------------------------------
+
+    async def load(self, model: str) -> None:
+        """Return when `model` is up; raise what a request would get instead."""
+        async with self.lease(model, limited=False):
+            pass
+
+    async def preload(self, models: Iterable[str]) -> None:
+        """Load `models` one after the other; a failure is logged, and the next one is tried."""
+        for model in models:
+            try:
+                await self.load(model)
+            except LlmsnapError as error:
+                logger.error("preload of model %s failed: %s", model, error)
+
+    async def unload(self, model: str, timeout_s: float | None = None) -> None:
+        """End `model` and return when its process is gone; waiting requests are refused.
+
+        Running answers may go on for `timeout_s`, by default the model's own `unloadTimeout`.
+        """
+        self.view(model)
+        if timeout_s is None:
+            timeout_s = self._runners[model].unload_timeout_s
+        self.post(UnloadRequested(model, timeout_s))
+        if self.view(model).state not in _GONE and not self.fatal.done():
+            gone: asyncio.Future[None] = self._loop.create_future()
+            self._gone.setdefault(model, []).append(gone)
+            await gone
+
+    async def unload_all(self) -> None:
+        """Unload every model, all at once."""
+        models = [view.model for view in self.views() if view.state not in _GONE]
+        await asyncio.gather(*(self.unload(model) for model in models))
+
+    async def shutdown(self, grace_s: float) -> None:
+        """Refuse what waits and comes, let answers end within the grace, end every child.
+
+        Returns when all are gone. A second call skips what is left of the grace, for the answers
+        and for the children.
+        """
+        if self._closing:
+            grace_s = 0
+        self.post(ShutdownRequested(grace_s))
+        if self._closing or self.fatal.done():
+            self._end_all()
+        self._closing = True
+        patience_s = grace_s + max((r.unload_timeout_s for r in self._runners.values()), default=0)
+        if not await self._all_gone(patience_s + _LAST_KILL_S):
+            self._end_all()
+            if not await self._all_gone(_LAST_KILL_S):
+                pids = sorted(pid for r in self._runners.values() if (pid := r.pid))
+                logger.error("left behind, because they don't end: pid %s", pids)
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._background.aclose()
+
+    # ---- the pump ------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Hand one event to the scheduler and begin what it asks for.
+
+        What is posted while that happens comes after it.
+        """
+        self._events.append(event)
+        if self._posting:
+            return
+        self._posting = True
+        try:
+            while self._events:
+                self._take(self._events.popleft())
+        finally:
+            self._posting = False
+        self._arm()
+
+    def _take(self, event: Event) -> None:
+        pid = self.pid(event.model) if isinstance(event, ModelChanged) else None
+        self._news.set()
+        if self.fatal.done():
+            self._tickets.abort_all(_gave_up())
+            return
+        try:
+            actions = self._scheduler.handle(event)
+            for action in actions:
+                self._begin(action)
+            for transition in self._story.follow(event, actions, pid):
+                self._tell(transition)
+        except Exception as error:  # the root of all decisions: none can be trusted any more
+            self._give_up(error, event)
+
+    def _begin(self, action: Action) -> None:
+        match action:
+            case Admit(ticket, phases):
+                self._admit(ticket, phases)
+            case Reject(ticket, error) | Abort(ticket, error):
+                self._tickets.abort(ticket, error)
+            case Start(model, generation):
+                self._runners[model].start(generation)
+            case Sleep(model):
+                self._runners[model].sleep()
+            case Wake(model):
+                self._runners[model].wake()
+            case Stop(model):
+                self._runners[model].stop()
+            case _:
+                assert_never(action)
+
+    def _admit(self, ticket: int, phases: Phases) -> None:
+        lease = self._tickets.open.get(ticket)
+        if lease is None:  # it left just now; that it has is on the way
+            return
+        upstream = self._runners[lease.model].upstream
+        assert upstream is not None, f"{lease.model} isn't ready"
+        lease.grant(upstream, phases)
+
+    def _tell(self, transition: Transition) -> None:
+        model = transition.model
+        if transition.after in _GONE:
+            for gone in self._gone.pop(model, ()):
+                if not gone.done():
+                    gone.set_result(None)
+        view = replace(self._scheduler.view(model), state=transition.after)
+        for watcher in self._watchers:
+            self._loop.call_soon(watcher, view, transition.before)
+
+    def _arm(self) -> None:
+        """Have the loop ring at the scheduler's deadline; a timer that rings early may stay."""
+        deadline = self._scheduler.next_deadline
+        if deadline >= self._timer_at or self.fatal.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._ring)
+        self._timer_at = deadline
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        if self._scheduler.next_deadline <= self._loop.time():
+            self.post(Tick())
+        else:
+            self._arm()
+
+    def _give_up(self, error: Exception, event: Event) -> None:
+        """End everything in order, because of a bug; say what led to it."""
+        for when, past, actions in list(self._scheduler.history)[-_SHOWN_HISTORY:]:
+            logger.critical("history: %.3f %s -> %s", when, past, actions)
+        logger.critical("internal error at %s; everything is ended", event, exc_info=error)
+        self.fatal.set_result(error)
+        self._tickets.abort_all(_gave_up())
+        for runner in self._runners.values():
+            runner.stop()
+        for gone in (gone for waiting in self._gone.values() for gone in waiting):
+            if not gone.done():
+                gone.set_exception(_gave_up())
+
+    def _end_all(self) -> None:
+        for runner in self._runners.values():
+            runner.stop(now=True)
+
+    async def _all_gone(self, limit_s: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while not self._is_quiet():
+                    self._news.clear()
+                    await self._news.wait()
+        return self._is_quiet()
+
+    def _is_quiet(self) -> bool:
+        idle = self.fatal.done() or self._scheduler.idle
+        return idle and not any(runner.alive for runner in self._runners.values())
+
+
+def _gave_up() -> LlmsnapError:
+    return ServiceUnavailable("llmsnap met an internal error and is ending; its log says which")

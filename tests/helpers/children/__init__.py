@@ -1,0 +1,1 @@
+"""Small programs that tests start as children, each with one habit. Standard library only."""

@@ -1,0 +1,144 @@
+"""The runtime put together as the program does it, over small children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmsnap.core.constraints import Constraints, Free
+from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.messages import ModelChanged, ModelSpec, Schedule
+from llmsnap.core.scheduler import Scheduler
+from llmsnap.runtime.health import Prober
+from llmsnap.runtime.life import SleepDriver, Tools
+from llmsnap.runtime.logs import Logs
+from llmsnap.runtime.plan import Endpoint, Plan
+from llmsnap.runtime.runfile import RunFiles
+from llmsnap.runtime.runner import Runner
+from llmsnap.runtime.supervisor import Supervisor
+from llmsnap.runtime.tasks import Background
+from tests.helpers.ports import free_port
+from tests.helpers.waiting import eventually
+
+CHILDREN = Path(__file__).parent.parent / "helpers" / "children"
+
+GIB = 1024**3
+
+
+def serve_argv(port: int, options: str = "") -> tuple[str, ...]:
+    """The command line of the small server, ready 30 ms after it is started."""
+    return (sys.executable, "-S", str(CHILDREN / "serve.py"), str(port), *options.split())
+
+
+def plan(model: str = "a", options: str = "", **settings: Any) -> Plan:
+    """A plan that runs the small server with `options` on a free port."""
+    port = settings.pop("port", None) or free_port()
+    values: dict[str, Any] = {
+        "argv": serve_argv(port, options),
+        "env": dict(os.environ),
+        "endpoint": Endpoint(host="127.0.0.1", port=port),
+        "start_timeout_s": 10.0,
+        "grace_s": 5.0,
+    }
+    return Plan(model=model, **(values | settings))
+
+
+class OneAtATime:
+    """Every model forces all others out."""
+
+    def forced_out(self, target: str, others: Iterable[str]) -> frozenset[str]:
+        """Return all but the target."""
+        return frozenset(others) - {target}
+
+
+class Rig:
+    """Builds runners and supervisors, keeps their reports, and closes it all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.background = Background()
+        self.prober = Prober()
+        self.files = RunFiles(folder)
+        self.run_folder = folder / "run"
+        self.logs = Logs()
+        self.news: list[ModelChanged] = []
+        self.supervisor: Supervisor | None = None
+        self.runners: dict[str, Runner] = {}
+        self.scheduler: Scheduler | None = None
+
+    def tools(self) -> Tools:
+        """What runners need; they report to the supervisor when there is one."""
+        return Tools(
+            report=self._report,
+            background=self.background,
+            prober=self.prober,
+            files=self.files,
+            write_log=self.logs.write_upstream,
+        )
+
+    def runner(self, a_plan: Plan, *, driver: SleepDriver | None = None) -> Runner:
+        """Return a runner whose reports go to `news`."""
+        runner = self.runners[a_plan.model] = Runner(a_plan, self.tools(), driver=driver)
+        return runner
+
+    def supervise(
+        self,
+        *plans: Plan,
+        specs: Mapping[str, Mapping[str, Any]] | None = None,
+        constraints: Constraints | None = None,
+        drivers: Mapping[str, SleepDriver] | None = None,
+    ) -> Supervisor:
+        """Return a supervisor over `plans`; without more said, all may be up at once.
+
+        `specs` adds to what the scheduler is told of a model.
+        """
+        told = specs or {}
+        self.scheduler = Scheduler(
+            [ModelSpec(name=p.model, **told.get(p.model, {})) for p in plans],
+            capacity={},
+            tiers={"ram": 64 * GIB},
+            schedule=replace(Schedule(), fair_after_s=0.2, hold_s=0.1),
+            constraints=constraints or Free(),
+            clock=asyncio.get_running_loop().time,
+        )
+        self.supervisor = Supervisor(self.scheduler, self.background)
+        for p in plans:
+            self.runner(p, driver=(drivers or {}).get(p.model))
+        self.supervisor.supervise(self.runners)
+        return self.supervisor
+
+    async def reported(self, trigger: Trigger, *, timeout_s: float = 10) -> ModelChanged:
+        """Return the next report, which must be of `trigger`."""
+        await eventually(lambda: bool(self.news), timeout_s=timeout_s, what=f"{trigger}")
+        news = self.news.pop(0)
+        assert news.trigger is trigger, news
+        return news
+
+    async def becomes(self, model: str, state: State, *, timeout_s: float = 10) -> None:
+        """Wait until the supervisor shows `model` in `state`."""
+        supervisor = self.supervisor
+        assert supervisor is not None
+        await eventually(
+            lambda: supervisor.view(model).state is state,
+            timeout_s=timeout_s,
+            what=f"{model} {state}",
+        )
+
+    async def aclose(self) -> None:
+        """End all children; check the scheduler's invariants."""
+        if self.supervisor is not None and self.scheduler is not None:
+            if not self.supervisor.fatal.done():
+                self.scheduler.check_invariants()
+            await self.supervisor.shutdown(0)
+        await self.background.aclose()
+        await self.prober.aclose()
+        self.logs.close()
+
+    def _report(self, news: ModelChanged) -> None:
+        self.news.append(news)
+        if self.supervisor is not None:
+            self.supervisor.post(news)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from llmsnap.runtime.stdout import Stdout
+
+
+def read_all(descriptor: int) -> bytes:
+    """Read until the end."""
+    data = b""
+    while part := os.read(descriptor, 65536):
+        data += part
+    return data
+
+
+def test_lines_come_out_in_order() -> None:
+    """All that was written before the end, as it was written."""
+    read_end, write_end = os.pipe()
+    out = Stdout(write_end)
+    for n in range(100):
+        out.write(b"%d\n" % n)
+    out.close()
+    os.close(write_end)
+    assert read_all(read_end) == b"".join(b"%d\n" % n for n in range(100))
+    os.close(read_end)
+
+
+def test_a_stalled_reader_blocks_nobody_and_is_told_what_it_missed() -> None:
+    """The pipe is full, the queue too: writing goes on at once, and a line says how much is gone."""
+    read_end, write_end = os.pipe()
+    out = Stdout(write_end)
+    before = time.monotonic()
+    for _ in range(3000):
+        out.write(b"x" * 1000)
+    assert time.monotonic() - before < 1
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(read_all(read_end)))
+    reader.start()
+    while not out.is_drained:
+        time.sleep(0.001)
+    out.write(b"last\n")
+    out.close()
+    os.close(write_end)
+    reader.join()
+    os.close(read_end)
+    assert received[0].endswith(b"last\n")
+    assert b"bytes dropped, stdout is stalled]\n" in received[0]
+
+
+def test_a_reader_that_is_gone_hurts_nobody() -> None:
+    """Writing to a closed pipe is given up in silence."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    out = Stdout(write_end)
+    out.write(b"x")
+    out.close()
+    out.write(b"y")
+    os.close(write_end)
