@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+_LONGEST_PATH: Final = 200
 
 
 class Fault(Exception):
@@ -16,7 +19,13 @@ class Fault(Exception):
 
 def located(name: str, line: int, path: str, message: str) -> str:
     """Return `message` after the file, the line and the key path that it speaks of."""
-    return ": ".join(part for part in (f"{name}:{line}", path, message) if part)
+    return ": ".join(part for part in (f"{name}:{line}", _on_one_line(path), message) if part)
+
+
+def _on_one_line(path: str) -> str:
+    """Return `path` fit for a log: keys may be of any length, and hold any character."""
+    shown = path if len(path) <= _LONGEST_PATH else path[:_LONGEST_PATH] + "…"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from llmsnap.config import schema
+from llmsnap.config import schema as declared
 from llmsnap.config.loader import NOT_YET
 
 _MACRO_PATTERN: Final = r"\$\{"
@@ -19,9 +19,9 @@ _MACRO_PATTERN: Final = r"\$\{"
 _FREE: Final = {"description": "Key of llama-swap, not supported yet and ignored."}
 
 
-def json_schema() -> dict[str, Any]:
+def schema() -> dict[str, Any]:
     """Return the schema as a document of JSON Schema 2020-12."""
-    definitions: dict[str, Any] = msgspec.json.schema(schema.Config)["$defs"]
+    definitions: dict[str, Any] = msgspec.json.schema(declared.Config)["$defs"]
     descriptions = field_descriptions()
     for name, definition in definitions.items():
         definition.pop("title")
@@ -45,19 +45,19 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def json_schema_text() -> str:
+def schema_text() -> str:
     """Return the schema as it is kept in configs/schema.json."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(schema(), indent=2) + "\n"
 
 
 def field_descriptions() -> Mapping[tuple[str, str], str]:
     """Return what the source says below each field, by struct and by key in the file."""
     found = {}
-    for node in ast.parse(inspect.getsource(schema)).body:
+    for node in ast.parse(inspect.getsource(declared)).body:
         if isinstance(node, ast.ClassDef):
             keys = {
                 field.name: field.encode_name
-                for field in structs.fields(getattr(schema, node.name))
+                for field in structs.fields(getattr(declared, node.name))
             }
             for name, text in _documented(node):
                 found[node.name, keys[name]] = text

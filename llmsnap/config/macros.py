@@ -105,8 +105,11 @@ class Expander:
                 return value
             written = as_text(value)
             length = len(text) + count * (len(written) - len(use))
-            if length > _LONGEST_TEXT or not self._budget.spend(length):
+            if length > _LONGEST_TEXT:
                 message = f"macros make this longer than {_LONGEST_TEXT} characters; shorten them"
+                raise Fault(message, line=line, path=path)
+            if not self._budget.spend(length):
+                message = f"the file's macros make over {_MOST_TEXT} characters; shorten them"
                 raise Fault(message, line=line, path=path)
             text = str(text).replace(use, written)
         return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from llmsnap.config.argv import split_command
 from llmsnap.config.loader import Loaded
+from llmsnap.config.macros import MacroValue
 from llmsnap.config.memory import declared_need
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config, ModelConfig
@@ -64,17 +65,20 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
 
 
 def all_secrets(config: Config) -> tuple[str, ...]:
-    """Return the secrets of all models, and the keys that clients send."""
-    secrets = set(filter(is_telling, config.api_keys))
+    """Return the secrets of all models, the keys that clients send, and macros named as secrets."""
+    found = set(config.api_keys)
     for model in config.models.values():
-        secrets.update(secret_values(split_command(model.cmd), model.env))
-    return tuple(sorted(secrets))
+        found.update(secret_values(split_command(model.cmd), model.env))
+        found.update(_secret_macros(model.macros))
+    found.update(_secret_macros(config.macros))
+    return tuple(sorted(filter(is_telling, found)))
 
 
 def rows(loaded: Loaded) -> list[Row]:
     """Return a row a model, in the order of the ids, with secrets blanked."""
     config = loaded.config
     groups = {id_: name for name, group in config.groups.items() for id_ in group.members}
+    secrets = all_secrets(config)
     return [
         Row(
             model=f"{id_} (pinned)" if model.pinned else id_,
@@ -83,10 +87,14 @@ def rows(loaded: Loaded) -> list[Row]:
             memory=_memory(model, config),
             ttl=f"{model.ttl_s} s" if model.ttl_s else "never",
             proxy=model.proxy,
-            command=shlex.join(blank_argv(split_command(model.cmd))).replace(f"'{BLANK}'", BLANK),
+            command=blank(_command(model), secrets),
         )
         for id_, model in config.models.items()
     ]
+
+
+def _command(model: ModelConfig) -> str:
+    return shlex.join(blank_argv(split_command(model.cmd))).replace(f"'{BLANK}'", BLANK)
 
 
 def _memory(model: ModelConfig, config: Config) -> str:
@@ -102,11 +110,17 @@ def _macros(macros: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _secret_macros(macros: Mapping[str, MacroValue]) -> set[str]:
+    return {
+        value for name, value in macros.items() if isinstance(value, str) and names_secret(name)
+    }
+
+
 def _blanked(value: Any, secrets: Sequence[str]) -> Any:
     match value:
         case str():
             return blank(value, secrets)
-        case list():
+        case list() | tuple():
             return [_blanked(item, secrets) for item in value]
         case dict():
             return {key: _blanked(item, secrets) for key, item in value.items()}

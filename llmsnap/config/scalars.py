@@ -79,7 +79,7 @@ def tagged_value(text: str, tag: str) -> Value:
     """
     if tag == "binary":
         try:
-            return base64.b64decode(text).decode()
+            return base64.b64decode("".join(text.split()), validate=True).decode()
         except (binascii.Error, ValueError):
             raise ValueError(f"{text!r} isn't base64 of UTF-8 text") from None
     if tag not in _TYPES:

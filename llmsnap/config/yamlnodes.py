@@ -89,9 +89,7 @@ def syntax_fault(error: Exception, text: str) -> Fault:
     if "\t" in written[: len(written) - len(written.lstrip())]:
         remedy = "indent with spaces, not with tabs"
     else:
-        remedy = (
-            "check the indentation, and quote text that holds any of : # { } [ ] , & * ! | > % @"
-        )
+        remedy = "check the indentation, and put text with signs such as : # { [ & * in quotes"
     return Fault(f"not valid YAML: {problem}; {remedy}", line=line)
 
 
@@ -211,8 +209,7 @@ def path_at(node: Node, line: int) -> str:
 
 
 def _too_deep(line: int, path: str) -> Fault:
-    keys = path[:60] + "…"
-    return Fault(f"nested more than {MAX_HEIGHT} levels deep; flatten it", line=line, path=keys)
+    return Fault(f"nested more than {MAX_HEIGHT} levels deep; flatten it", line=line, path=path)
 
 
 def _scalar(event: Any, line: int, path: str) -> ScalarNode:
@@ -253,7 +250,7 @@ def _merge_sources(value: Node, line: int, path: str) -> tuple[MapNode, ...]:
     candidates = value.items if isinstance(value, ListNode) else (value,)
     sources = tuple(node for node in candidates if isinstance(node, MapNode))
     if len(sources) != len(candidates):
-        message = "<< takes a mapping or a list of mappings, such as *name"
+        message = "<< takes a mapping or a list of mappings; write one such as *name"
         raise Fault(message, line=line, path=path)
     return sources
 

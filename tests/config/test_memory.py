@@ -1,0 +1,105 @@
+"""Declared memory, and pinned models."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsnap.config.memory import declared_need
+from llmsnap.config.schema import ModelConfig
+from tests.config.reading import loaded, read, refusal
+
+GIB = 2**30
+ONE_GPU = ("host", "gpu0")
+TWO_GPUS = ("host", "gpu0", "gpu1")
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "need"),
+    [
+        (ModelConfig(), ONE_GPU, None),
+        (ModelConfig(ram_bytes=5), ONE_GPU, {"host": 5}),
+        (ModelConfig(vram=5), ONE_GPU, {"gpu0": 5}),
+        (ModelConfig(vram=5), (), {"gpu0": 5}),
+        (ModelConfig(vram=5), ("host", "gpu3"), {"gpu3": 5}),
+        (ModelConfig(vram=5, ram_bytes=6), ONE_GPU, {"gpu0": 5, "host": 6}),
+        (ModelConfig(vram={"gpu0": 5, "gpu1": 6}), TWO_GPUS, {"gpu0": 5, "gpu1": 6}),
+        (ModelConfig(vram=5, env=("CUDA_VISIBLE_DEVICES=1",)), TWO_GPUS, {"gpu1": 5}),
+        (ModelConfig(vram=5, env=("A=1", "HIP_VISIBLE_DEVICES= 1 ")), TWO_GPUS, {"gpu1": 5}),
+        (ModelConfig(vram=5, env=("CUDA_VISIBLE_DEVICES=GPU-1234",)), ONE_GPU, {"gpu0": 5}),
+        (ModelConfig(vram=0), ONE_GPU, {"gpu0": 0}),
+    ],
+)
+def test_declared_need(
+    model: ModelConfig, devices: tuple[str, ...], need: dict[str, int] | None
+) -> None:
+    """A plain `vram` is for the GPU that the environment selects, else for the only one."""
+    assert declared_need(model, devices) == need
+
+
+@pytest.mark.parametrize("env", [(), ("CUDA_VISIBLE_DEVICES=0,1",)])
+def test_a_plain_vram_with_several_gpus(env: tuple[str, ...]) -> None:
+    """How much on which can't be guessed."""
+    with pytest.raises(ValueError, match=r"say how much on which, as in \{gpu0: …, gpu1: …\}"):
+        declared_need(ModelConfig(vram=5, env=env), TWO_GPUS if not env else ONE_GPU)
+
+
+def test_an_unclear_vram_is_a_config_error() -> None:
+    """With its place."""
+    message = refusal(
+        """
+        memory: {devices: {gpu0: 1GiB, gpu1: 1GiB}}
+        models: {a: {cmd: "z ${PORT}", vram: 1GiB}}
+        """
+    )
+
+    assert message.startswith("config.yaml:3: models.a.vram: there are several GPUs")
+
+
+PINNED = """
+    memory: {{mode: {mode}, devices: {{host: 3GiB, gpu0: {gpu}}}}}
+    models:
+      a: {{cmd: "z ${{PORT}}", pinned: true, ram: 1GiB, vram: 2GiB}}
+      b: {{cmd: "z ${{PORT}}", pinned: true, ram: 1GiB, vram: 2GiB}}
+      c: {{cmd: "z ${{PORT}}", vram: 2GiB}}
+    """
+
+
+def test_pinned_models_that_do_not_fit_together() -> None:
+    """They could never both be there, and neither may leave."""
+    message = refusal(PINNED.format(mode="auto", gpu="3GiB"))
+
+    assert message == (
+        "config.yaml:2: memory.devices.gpu0: the pinned models a, b need 4 GiB of 'gpu0', "
+        "which has 3 GiB; raise it, or pin fewer"
+    )
+
+
+def test_pinned_models_that_fit() -> None:
+    """Exactly enough is enough, and without books nobody counts."""
+    assert read(PINNED.format(mode="auto", gpu="4GiB")).memory.devices["gpu0"] == 4 * GIB
+    assert read(PINNED.format(mode="off", gpu="3GiB")).memory.mode == "off"
+
+
+def test_what_can_never_fit_gives_a_warning() -> None:
+    """The other models still work."""
+    result = loaded(
+        """
+        memory: {devices: {host: 1GiB, gpu0: 1GiB}}
+        models:
+          a: {cmd: "z ${PORT}", ram: 2GiB}
+          b: {cmd: "z ${PORT}", vram: {gpuO: 1GiB}}
+          c: {cmd: "z ${PORT}", vram: {cpu: 1GiB, gpu0: 1GiB}}
+        """
+    )
+
+    assert result.warnings == (
+        "config.yaml:4: models.a.ram: 2 GiB of 'host' can never fit in its 1 GiB; "
+        "raise memory.devices, or shrink the model",
+        "config.yaml:5: models.b.vram: memory.devices has no 'gpuO'; did you mean 'gpu0'?",
+        "config.yaml:6: models.c.vram: memory.devices has no 'cpu'; give it a budget there",
+    )
+
+
+def test_without_budgets_nothing_is_noted() -> None:
+    """What a model needs is known, but not what there is."""
+    assert read("models: {a: {cmd: 'z ${PORT}', vram: {gpu7: 1TiB}, ram: 1TiB}}").models["a"].vram
