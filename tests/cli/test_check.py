@@ -1,0 +1,87 @@
+"""`llmsnap check`: a table for people, a document for programs, an exit code for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+TEXT = """
+models:
+  qwen:
+    cmd: llama-server --port ${PORT} -m q.gguf --api-key s3cretive
+    aliases: [big]
+    bogus: 1
+  embed:
+    cmd: llama-server --port ${PORT} -m e.gguf
+    pinned: true
+hooks: {on_startup: {preload: [big]}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A configuration with one key that nobody knows."""
+    path = tmp_path / "config.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_it_shows_a_table_and_says_that_all_is_well(llmsnap: Run, path: Path) -> None:
+    """Warnings go to standard error, secrets nowhere."""
+    outcome = llmsnap("check", "--config", str(path))
+
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert lines[0].split()[:2] == ["MODEL", "ALIASES"]
+    assert lines[1].startswith("embed (pinned) ")
+    assert lines[2].split()[:2] == ["qwen", "big"]
+    assert lines[-1] == f"{path} is fine: 2 models"
+    assert outcome.err.startswith(f"warning: {path}:6: models.qwen.bogus: ")
+    assert "s3cretive" not in outcome.out
+
+
+def test_in_json_it_is_the_resolved_configuration(llmsnap: Run, path: Path) -> None:
+    """Under the file's own names, after macros and defaults; Go's spelling will do."""
+    outcome = llmsnap("check", f"-config={path}", "--json")
+
+    document = outcome.json
+    assert document["models"]["qwen"]["argv"][:3] == ["llama-server", "--port", "5801"]
+    assert document["preload"] == ["qwen"]
+    assert "s3cretive" not in outcome.out
+
+
+def test_the_configuration_is_looked_for(
+    llmsnap: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here first, then below $XDG_CONFIG_HOME."""
+    monkeypatch.chdir(path.parent)
+    here = llmsnap("check")
+    home = path.parent / "home"
+    (home / "llmsnap").mkdir(parents=True)
+    (home / "llmsnap" / "config.yaml").write_text("models: {}\n")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    there = llmsnap("check")
+
+    assert here.out.splitlines()[-1] == "config.yaml is fine: 2 models"
+    assert there.out.splitlines()[-1] == f"{home}/llmsnap/config.yaml is fine: 0 models"
+
+
+def test_a_file_that_cant_be_used_ends_with_78(llmsnap: Run, tmp_path: Path) -> None:
+    """On standard error alone, be JSON wanted or not."""
+    for argv in (("check",), ("check", "--json")):
+        outcome = llmsnap(*argv, "--config", str(tmp_path / "missing.yaml"))
+
+        assert (outcome.code, outcome.out) == (78, "")
+        assert "missing.yaml" in outcome.err
+
+
+def test_the_schema_needs_no_configuration(llmsnap: Run) -> None:
+    """It is what editors read."""
+    outcome = llmsnap("check", "--schema")
+
+    assert json.loads(outcome.out)["properties"]["models"]

@@ -1,0 +1,115 @@
+"""`llmsnap` as it is started: what it prints, what it refuses, how fast it is up."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.cli.conftest import Run
+from tests.helpers.proxy_process import running_proxy
+
+EMPTY = "models: {}\n"
+ELSEWHERE = "models: {a: {proxy: 'http://localhost:%d'}}\n"
+
+
+def written(folder: Path, text: str) -> str:
+    """The path of a configuration with `text`."""
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_taken_port_names_who_has_it(llmsnap: Run, tmp_path: Path) -> None:
+    """One line and 1."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = llmsnap("-config", written(tmp_path, EMPTY), "-listen", f"127.0.0.1:{port}")
+
+    assert outcome.code == 1
+    assert "has the port" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_u39_a_model_on_the_proxys_own_port_ends_with_78(llmsnap: Run, tmp_path: Path) -> None:
+    """Before anything is started."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    outcome = llmsnap("--config", written(tmp_path, ELSEWHERE % port), "--listen", str(port))
+
+    assert outcome.code == 78
+    assert "models.a.proxy" in outcome.err
+
+
+def test_an_address_that_is_none_ends_with_1(llmsnap: Run, tmp_path: Path) -> None:
+    """With one that would be."""
+    outcome = llmsnap("--config", written(tmp_path, EMPTY), "--listen", "nonsense")
+
+    assert outcome.code == 1
+    assert ":8080" in outcome.err
+
+
+@pytest.mark.e2e
+async def test_it_says_where_it_listens_and_what_isnt_there_yet(tmp_path: Path) -> None:
+    """One line with the URL; what peers' command lines ask for beyond that is told."""
+    args = ["-watch-config", "-config-dir", str(tmp_path)]
+    async with running_proxy(EMPTY, tmp_path, args=args) as proxy:
+        assert f"listens on {proxy.url} with 0 models" in proxy.log
+        assert "--watch-config is not supported yet" in proxy.log
+        assert "--config-dir is not supported yet" in proxy.log
+        assert await proxy.stop() == 0
+
+
+@pytest.mark.e2e
+async def test_warnings_of_the_configuration_are_in_the_log(tmp_path: Path) -> None:
+    """Where those look who wonder why a key does nothing."""
+    async with running_proxy("modles: {}\n", tmp_path) as proxy:
+        answer, body = await proxy.get("/logs")
+
+    assert answer == 200
+    assert "[WARN]" in body["text"]
+    assert "modles" in body["text"]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl isn't installed")
+    paths = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-out", str(paths[0]), "-keyout", str(paths[1])]
+    subprocess.run(command, check=True, capture_output=True)
+    return paths
+
+
+@pytest.mark.e2e
+async def test_https_with_a_certificate_of_ones_own(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Both files, and the URL says so."""
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    args = ["-tls-cert-file", str(certificate[0]), "-tls-key-file", str(certificate[1])]
+    async with (
+        running_proxy(EMPTY, tmp_path, args=args) as proxy,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
+        session.get(f"{proxy.url}/health") as answer,
+    ):
+        assert proxy.url.startswith("https://")
+        assert (answer.status, await answer.text()) == (200, "OK")
+
+
+@pytest.mark.e2e
+def test_python_dash_m_is_the_same(tmp_path: Path) -> None:
+    """For those whose PATH lacks the script."""
+    command = [sys.executable, "-m", "llmsnap", "check", "--config", written(tmp_path, EMPTY)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "is fine" in ended.stdout

@@ -1,0 +1,250 @@
+"""The composition root: what is refused before anything starts, and the order of the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from llmsnap import app
+from llmsnap.app import Signals, logging_of, refuse_own_port, serve
+from llmsnap.config.loader import Loaded, loads
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.errors import ConfigError, ListenFailed
+from llmsnap.web.address import Address
+from tests.helpers.fake_models import FakeModels
+from tests.helpers.waiting import eventually
+
+HERE = Address("127.0.0.1", 8080)
+
+
+class Running:
+    """A proxy on this test's event loop."""
+
+    def __init__(self, text: str, folder: Path) -> None:
+        self._where: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+        self.state_dir = folder / "state"
+        self.ended = asyncio.ensure_future(
+            serve(
+                loads(text),
+                Address("127.0.0.1", 0),
+                self._where.set_result,
+                state_dir=self.state_dir,
+            )
+        )
+
+    async def url(self) -> str:
+        """Where it listens, once it does."""
+        either: list[asyncio.Future[Any]] = [self._where, self.ended]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self.ended.done():
+            self.ended.result()
+        return self._where.result().url(tls=False)
+
+    async def state(self, session: aiohttp.ClientSession, model: str) -> str:
+        """The state of `model`."""
+        async with session.get("/api/models") as answer:
+            models = (await answer.json())["models"]
+        return next(str(entry["state"]) for entry in models if entry["id"] == model)
+
+
+def listens(url: str) -> bool:
+    """Whether a new client finds somebody there."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def told() -> Callable[[], None]:
+    """Send this process the signal that ends a proxy."""
+    return lambda: os.kill(os.getpid(), signal.SIGTERM)
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def configured(proxy: str) -> Loaded:
+    """One model at `proxy`."""
+    return Loaded(Config(models={"a": ModelConfig(proxy=proxy)}), (), "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "here"),
+    [
+        ("http://localhost:8080", HERE),
+        ("http://127.0.0.1:8080/base", HERE),
+        ("http://[::1]:8080", HERE),
+        ("http://127.0.0.1:8080", Address("", 8080)),
+        ("http://box.lan:8080", Address("box.lan", 8080)),
+        ("http://localhost", Address("127.0.0.1", 80)),
+    ],
+)
+def test_u39_a_model_on_the_proxys_own_port_is_refused(proxy: str, here: Address) -> None:
+    """It would be proxied to itself for ever; the message names model, URL and remedy."""
+    with pytest.raises(ConfigError) as caught:
+        refuse_own_port(configured(proxy), here)
+
+    assert caught.value.message.startswith(f"c.yaml: models.a.proxy: {proxy} ")
+    assert "startPort" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://localhost:8081", "http://box.lan:8080", "http://192.0.2.1:8080"]
+)
+def test_other_ports_and_machines_are_no_matter(proxy: str) -> None:
+    """The same port elsewhere is another server."""
+    refuse_own_port(configured(proxy), HERE)
+
+
+async def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
+    """And nothing is written to the state folder."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = Address("127.0.0.1", other.getsockname()[1])
+        with pytest.raises(ListenFailed, match="has the port"):
+            await serve(loads("models: {}"), address, print, state_dir=tmp_path / "state")
+
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_allowed() -> None:
+    """Never lowered; the hard limit is left alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+        app.raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ---- logs ----------------------------------------------------------------------------------------
+
+
+async def test_known_secrets_are_blank_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    """Keys of clients and of models, on standard output and over HTTP."""
+    model = ModelConfig(cmd="serve --api-key upstream-secret")
+    config = Config(api_keys=("client-secret",), models={"a": model})
+    with logging_of(config) as logs:
+        logging.getLogger("llmsnap.test").info("with client-secret and upstream-secret")
+        history = logs.combined.history()
+
+    assert history == b"[INFO] with *** and ***\n"
+    assert capfd.readouterr().out == history.decode()
+
+
+@pytest.mark.parametrize(("level", "shown"), [("debug", 3), ("info", 2), ("warn", 1), ("x", 2)])
+async def test_the_log_level_is_the_configured_one(level: str, shown: int) -> None:
+    """An unknown one is info."""
+    log = logging.getLogger("llmsnap.test")
+    with logging_of(Config(log_level=level, log_to_stdout="none")) as logs:
+        log.debug("1")
+        log.info("2")
+        log.warning("3")
+        lines = logs.proxy.history().splitlines()
+
+    assert len(lines) == shown
+
+
+# ---- a whole life --------------------------------------------------------------------------------
+
+
+@pytest.mark.e2e
+async def test_it_listens_before_it_preloads(tmp_path: Path, told: Callable[[], None]) -> None:
+    """A model that takes its time doesn't keep the proxy from answering."""
+    models = FakeModels(tmp_path, head="hooks: {on_startup: {preload: [a, b]}}")
+    models.add("a", "--exit 3").add("b", "--ready 0.5")
+    running = Running(models.yaml, tmp_path)
+    async with aiohttp.ClientSession(await running.url()) as session:
+
+        async def is_(model: str, state: str) -> bool:
+            return await running.state(session, model) == state
+
+        async with session.get("/health") as answer:
+            assert answer.status == 200
+        assert not await is_("b", "ready")
+        await eventually(lambda: is_("b", "ready"), timeout_s=15)
+        assert await is_("a", "failed")
+    told()
+
+    assert await running.ended == 0
+    assert models.count("b", "term") == 1
+
+
+@pytest.mark.e2e
+async def test_answers_end_before_the_models_do(tmp_path: Path, told: Callable[[], None]) -> None:
+    """After a signal no new request is taken, and the running one is served whole."""
+    models = FakeModels(tmp_path).add("a", "--gap 0.1 --chunks 10")
+    running = Running(models.yaml, tmp_path)
+    body = {"model": "a", "stream": True, "messages": []}
+    url = await running.url()
+    async with (
+        aiohttp.ClientSession(url) as session,
+        session.post("/v1/chat/completions", json=body) as answer,
+    ):
+        text = await answer.content.readany()
+        told()
+        await eventually(lambda: not listens(url))
+        text += await answer.content.read()
+
+    assert b"[DONE]" in text
+    assert await running.ended == 0
+
+
+@pytest.mark.e2e
+async def test_u66_a_second_signal_skips_the_grace(
+    tmp_path: Path, told: Callable[[], None]
+) -> None:
+    """Whoever is still being served hears of it by a cut answer."""
+    models = FakeModels(tmp_path).add("a", "--hang-after 1")
+    running = Running(models.yaml, tmp_path)
+    body = {"model": "a", "stream": True, "messages": []}
+    async with aiohttp.ClientSession(await running.url()) as session:
+        async with session.post("/v1/chat/completions", json=body) as answer:
+            await answer.content.readany()
+            told()
+            await asyncio.sleep(0)
+            told()
+            async with asyncio.timeout(10):
+                assert await running.ended == 0
+
+
+@pytest.mark.e2e
+async def test_readers_of_logs_dont_hold_up_the_end(
+    tmp_path: Path, told: Callable[[], None]
+) -> None:
+    """They see the last lines, and their answers end whole."""
+    running = Running("models: {}", tmp_path)
+    async with (
+        aiohttp.ClientSession(await running.url()) as session,
+        session.get("/logs/stream/proxy") as answer,
+    ):
+        told()
+        text = await answer.content.read()
+
+    assert b"SIGTERM: shutting down" in text
+    async with asyncio.timeout(5):
+        assert await running.ended == 0
+
+
+async def test_a_hang_up_isnt_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """SIGHUP will be for reloading; until then it says so."""
+    with Signals.caught() as signals:
+        next_one: Awaitable[signal.Signals] = asyncio.ensure_future(signals.next())
+        os.kill(os.getpid(), signal.SIGHUP)
+        await eventually(lambda: "reloading isn't supported yet" in caplog.text)
+        os.kill(os.getpid(), signal.SIGINT)
+
+        assert await next_one is signal.SIGINT
