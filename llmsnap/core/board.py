@@ -109,7 +109,6 @@ class Board:
             phases = slot.timeline.split(ticket.since, self.now)
         self._leave_queue(ticket)
         slot.serving[ticket.number] = ticket
-        slot.has_served = True
         slot.asked_to_sleep = False
         self.actions.append(Admit(ticket.number, phases))
 
@@ -119,13 +118,15 @@ class Board:
         self._forget(ticket)
         self.actions.append(Reject(ticket.number, error))
 
+    def admit_waiting(self, slot: Slot) -> None:
+        """Let all who wait for `slot` through to it."""
+        for ticket in self._waiting_for(slot):
+            self.admit(ticket)
+
     def reject_waiting(self, slot: Slot, error: LlmsnapError) -> None:
         """Refuse all who wait for `slot`."""
-        if not slot.waiting:
-            return
-        for entry in list(self.queue.values()):
-            if entry.slot is slot and isinstance(entry, Ticket):
-                self.reject(entry, copy.copy(error))
+        for ticket in self._waiting_for(slot):
+            self.reject(ticket, copy.copy(error))
 
     def abort_serving(self, slot: Slot, error: LlmsnapError) -> None:
         """End all answers of `slot`, running or paused."""
@@ -151,7 +152,7 @@ class Board:
     def load(self, slot: Slot, share: Share) -> None:
         """Bring `slot` up: wake it if it is asleep, else start its next generation."""
         slot.share, slot.booked = share, share.bytes
-        slot.has_served = slot.need_is_news = False
+        slot.need_is_news = False
         slot.pace.begin(self.now)
         if slot.state is State.ASLEEP:
             slot.move(Trigger.WAKE)
@@ -196,6 +197,11 @@ class Board:
     def _next_seq(self) -> int:
         self._entries += 1
         return self._entries
+
+    def _waiting_for(self, slot: Slot) -> list[Ticket]:
+        if not slot.waiting:
+            return []
+        return [e for e in self.queue.values() if e.slot is slot and isinstance(e, Ticket)]
 
     def _leave_queue(self, ticket: Ticket) -> None:
         slot = ticket.slot

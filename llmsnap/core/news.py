@@ -89,6 +89,8 @@ def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
     slot.retry_at = -inf
     slot.error = None
     board.drop_call(slot)
+    # Those it was loaded for go in before anybody may choose it as a victim.
+    board.admit_waiting(slot)
 
 
 def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:

@@ -51,8 +51,6 @@ class Slot:
     limited: int = 0
     """Tickets, waiting or served, that count against its `concurrency_limit`."""
     call: Call | None = None
-    has_served: bool = False
-    """Since it was last loaded."""
     ready_at: float = -inf
     used_at: float = -inf
     """End of the last request, or ready."""
@@ -82,11 +80,6 @@ class Slot:
     def is_paused(self) -> bool:
         """Whether it was put to sleep in the middle of its answers."""
         return bool(self.serving) and self.state is not State.READY
-
-    @property
-    def owes_a_turn(self) -> bool:
-        """Whether it was loaded for tickets that it hasn't let in yet."""
-        return bool(self.waiting) and not self.has_served and not self.serving
 
     @property
     def is_on_devices(self) -> bool:

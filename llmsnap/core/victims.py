@@ -37,7 +37,6 @@ def find_victims(board: Board, want: Want, closed: Collection[Slot]) -> list[Slo
         if slot.state is State.READY
         and not slot.spec.pinned
         and slot not in closed
-        and not slot.owes_a_turn
         and _would_help(slot, want)
     ]
     idle = [
@@ -46,7 +45,8 @@ def find_victims(board: Board, want: Want, closed: Collection[Slot]) -> list[Slo
     found = _cheapest(board, idle, want)
     if found is not None or not want.is_fair:
         return found
-    pausable = [slot for slot in candidates if slot.serving and is_pausable(board, slot, want)]
+    # Idle ones are asked too: their deadlines count if they take a ticket in this very walk.
+    pausable = [slot for slot in candidates if is_pausable(board, slot, want) and slot.serving]
     if pausable:
         found = _cheapest(board, idle + pausable, want)
         if found is not None:

@@ -10,7 +10,7 @@ import copy
 import heapq
 import itertools
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -147,7 +147,7 @@ class World:
         """Nothing may happen by the mere passage of time before the alarm: none is forgotten."""
         self.tally["alarms checked"] += 1
         now = self.now
-        double = copy.deepcopy(self.scheduler)
+        double = copy.deepcopy(self.scheduler, {id(self.scheduler.history): deque()})
         span = min(self.alarm, now + 1000.0) - now
         for part in (0.0, 0.5, 0.999):
             self.now = now + part * span
@@ -466,6 +466,8 @@ def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> Mode
         can_pause=sleeps and rng.random() < 0.5,
         tier_bytes=sum(size.values()),
         concurrency_limit=rng.choice([0, 0, 3]),
+        min_awake_s=rng.choice([None, None, 0.0, 30.0]),
+        time_slice_s=rng.choice([None, 2.0]),
         sleep_after_s=rng.choice([inf, 20.0]),
         ttl_s=rng.choice([inf, 60.0]),
     )
