@@ -239,8 +239,6 @@ def _kind(node: Node) -> str:
             return "a mapping"
         case ScalarNode(value=str()):
             return "text"
-        case ScalarNode(value=None):
-            return "nothing"
     return as_text(node.value)
 
 

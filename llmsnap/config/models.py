@@ -58,12 +58,11 @@ class ModelReader:
         """Return `body` with macros put into its values, and into the keys of setParamsByID."""
         expander = Expander(scope, self._budget)
         body = table(expander.tree(body, path), path)
-        filters = body.get("filters")
-        by_id = filters.get("setParamsByID") if isinstance(filters, MapNode) else None
-        if not isinstance(filters, MapNode) or not isinstance(by_id, MapNode):
+        filters, by_id = body.get("filters"), _params_by_id(body)
+        if not isinstance(filters, MapNode) or by_id is None:
             return body
-        keys = _expanded_keys(by_id, expander, f"{path}.filters.setParamsByID")
-        return _with(body, "filters", _with(filters, "setParamsByID", keys))
+        by_id = _with_expanded_keys(by_id, expander, f"{path}.filters.setParamsByID")
+        return _with(body, "filters", _with(filters, "setParamsByID", by_id))
 
     def _with_port(self, body: MapNode, path: str) -> MapNode:
         cmd = body.get("cmd")
@@ -131,7 +130,13 @@ def _with(body: MapNode, key: str, node: Node) -> MapNode:
     return replace(body, items=body.items | {key: node}, lines={key: node.line} | body.lines)
 
 
-def _expanded_keys(node: MapNode, expander: Expander, path: str) -> MapNode:
+def _params_by_id(body: MapNode) -> MapNode | None:
+    filters = body.get("filters")
+    by_id = filters.get("setParamsByID") if isinstance(filters, MapNode) else None
+    return by_id if isinstance(by_id, MapNode) else None
+
+
+def _with_expanded_keys(node: MapNode, expander: Expander, path: str) -> MapNode:
     items: dict[str, Node] = {}
     lines: dict[str, int] = {}
     written: dict[str, str] = {}
@@ -157,9 +162,8 @@ def _refuse_leftovers(body: MapNode, path: str, scope: Mapping[str, MacroValue])
         else:
             message = unknown_macro(name, scope)
         raise Fault(message, line=line, path=where)
-    filters = body.get("filters")
-    by_id = filters.get("setParamsByID") if isinstance(filters, MapNode) else None
-    for key, line in by_id.lines.items() if isinstance(by_id, MapNode) else ():
+    by_id = _params_by_id(body)
+    for key, line in by_id.lines.items() if by_id else ():
         for name in uses(key):
             where = f"{path}.filters.setParamsByID"
-            raise Fault(f"{unknown_macro(name, scope)} (in a key)", line=line, path=where)
+            raise Fault(unknown_macro(name, scope), line=line, path=where)

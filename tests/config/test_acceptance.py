@@ -251,7 +251,9 @@ def test_c28_a_member_twice_in_one_group() -> None:
 
 
 def test_c36_the_first_port_is_at_least_1() -> None:
-    """Port 0 is refused, port 1 is not."""
+    """Port 0 is refused, port 1 is not, nor is the last one."""
+    assert "config.yaml:1: startPort: must be at most 65535" in refusal("startPort: 65536")
+    assert read("startPort: 65535").start_port == 65535
     assert "config.yaml:1: startPort: must be at least 1, not 0" in refusal("startPort: 0")
     assert read("startPort: 1").start_port == 1
 

@@ -130,7 +130,13 @@ def test_times(written: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("written", "message"),
-    [("5x", "'5x' isn't a time"), ("-1", "at least 0"), ("true", "not true"), (".inf", "not +Inf")],
+    [
+        ("5x", "'5x' isn't a time"),
+        ("-1", "must be at least 0, not -1"),
+        ("true", "expected a number, not true; write one, such as 2.5"),
+        (".inf", "expected a number, not +Inf"),
+        ("[1]", "expected a number, not a list"),
+    ],
 )
 def test_no_times(written: str, message: str) -> None:
     """Negative and endless ones aren't possible."""

@@ -64,6 +64,13 @@ def test_an_unset_variable_names_line_and_key() -> None:
     )
 
 
+def test_an_unset_variable_in_a_broken_file() -> None:
+    """There is no key to name then."""
+    message = refusal("a: [\nb: ${env.NOPE}\n")
+
+    assert message.startswith("config.yaml:2: environment variable 'NOPE' is not set")
+
+
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "a\u2028b", "a\udcffb"])
 def test_values_that_cannot_stand_in_a_line(value: str) -> None:
     """A line break would change the structure of the file. The value isn't shown."""
