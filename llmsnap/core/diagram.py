@@ -17,4 +17,3 @@ def _lines() -> Iterator[str]:
     for state, moves in TRANSITIONS.items():
         for trigger, after in moves.items():
             yield f"{state} --> {after}: {trigger}"
-

@@ -83,7 +83,8 @@ class Walk:
         if short and not ledger.could_fit(slot, share):
             return  # other programs are in the way: nobody has to leave, nothing is kept
         in_the_way = excluded_by(board, slot)
-        want = Want(entry, short, self._ready(in_the_way), is_fair)
+        must_go = [other for other in self._ready_in(in_the_way) if other not in self.closed]
+        want = Want(entry, short, must_go, is_fair)
         if self._must_wait(slot, in_the_way):
             if is_fair:
                 self._claim(slot, share)
@@ -105,7 +106,6 @@ class Walk:
                 self._claim(slot, share)
             return
         self.closed.update(victims)
-        self._claim(slot, share)
         if slot.timeline.phase is Phase.QUEUE:
             slot.timeline.enter(Phase.DRAIN, board.now)
         # A paused model gains nothing while another one has to finish its answers first.
@@ -113,6 +113,11 @@ class Walk:
         for victim in sorted(victims, key=lambda victim: victim.name):
             if (pause or not victim.serving) and put_out(board, victim):
                 slot.timeline.enter(Phase.EVICT, board.now)
+        # They may have been in the way of an older claim only, which isn't held yet.
+        if self._ready_in(victims) or not may_load_now(board, slot, share):
+            self._claim(slot, share)
+        else:
+            board.load(slot, share)
 
     def _must_wait(self, slot: Slot, in_the_way: Iterable[Slot]) -> bool:
         """Whether groups make `slot` wait for what can't be hurried.
@@ -125,8 +130,9 @@ class Walk:
         forced_out = self._board.constraints.forced_out
         return any(forced_out(older.name, [slot.name]) for older in self._claimed)
 
-    def _ready(self, slots: Iterable[Slot]) -> list[Slot]:
-        return [s for s in slots if s.state is State.READY and s not in self.closed]
+    @staticmethod
+    def _ready_in(slots: Iterable[Slot]) -> list[Slot]:
+        return [slot for slot in slots if slot.state is State.READY]
 
     def _claim(self, slot: Slot, share: Share) -> None:
         """Keep what `slot` needs for it, against all younger entries."""
