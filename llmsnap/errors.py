@@ -117,6 +117,10 @@ class ConcurrencyLimited(LlmsnapError):
     retry_after_s = 1.0
 
 
+class FilterFailed(LlmsnapError):
+    """The filters that the configuration sets can't be applied to this body."""
+
+
 class BadGateway(LlmsnapError):
     """The upstream failed; the parent of all 502s."""
 

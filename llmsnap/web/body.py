@@ -1,0 +1,154 @@
+"""What of a request's body must be held: in memory up to a limit, then in an unlinked file."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from typing import IO, Final, TypeVar
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+
+from llmsnap.errors import BadRequest, BodyTooLarge, ServiceUnavailable
+
+T = TypeVar("T")
+
+Buffer = bytes | mmap.mmap
+"""A whole body, to be read anywhere in it."""
+
+MEMORY_BYTES: Final = 4 * 2**20
+_WRITE_BYTES: Final = 2**20
+_LONG_BYTES: Final = 256 * 1024
+
+
+class HeldBody:
+    """A request's body, of which as much is held as somebody asked to see.
+
+    The rest waits in the socket, where TCP slows the client down. `max_bytes` is `maxBody`.
+    """
+
+    __slots__ = (
+        "_content",
+        "_file",
+        "_max_bytes",
+        "_parts",
+        "_taken",
+        "_unwritten",
+        "complete",
+        "size",
+    )
+
+    def __init__(self, content: StreamReader, *, max_bytes: int, declared: int | None) -> None:
+        """`declared` is the request's `Content-Length`. Raises BodyTooLarge."""
+        self._content = content
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._file: IO[bytes] | None = None
+        self._unwritten = 0
+        self._taken = 0
+        self.size = 0
+        """Bytes held."""
+        self.complete = False
+        """Whether all of it is held, so that it can be sent twice."""
+        if declared is not None and declared > max_bytes:
+            raise _too_large(max_bytes)
+
+    async def whole(self) -> Buffer:
+        """Hold all of it; return it. Raises BodyTooLarge and BadRequest."""
+        while await self.more():
+            pass
+        return await self.view()
+
+    async def more(self) -> bool:
+        """Hold what comes next; False when there is no more to come."""
+        piece = await self._next()
+        # What came with the header is all there is, most of the time.
+        self.complete = self._content.at_eof()
+        self._parts.append(piece)
+        self._unwritten += len(piece)
+        self.size += len(piece)
+        if self.size > MEMORY_BYTES and self._unwritten >= _WRITE_BYTES:
+            await self._spool()
+        return not self.complete
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """Yield what isn't held, as it comes."""
+        while not self.complete and (piece := await self._next()):
+            yield piece
+
+    async def view(self) -> Buffer:
+        """Return what is held so far."""
+        if self._file is None:
+            if len(self._parts) > 1:
+                self._parts = [b"".join(self._parts)]
+            return self._parts[0] if self._parts else b""
+        await self._spool()
+        return mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        self._parts = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    async def _next(self) -> bytes:
+        try:
+            piece = await self._content.readany()
+        except web.RequestPayloadError as error:
+            raise BadRequest(f"the request's body is malformed: {error}") from error
+        self._taken += len(piece)
+        if self._taken > self._max_bytes:
+            raise _too_large(self._max_bytes)
+        return piece
+
+    async def _spool(self) -> None:
+        """Move what is in memory to the file."""
+        parts, self._parts, self._unwritten = self._parts, [], 0
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=_spool_folder())  # noqa: SIM115
+            await _in_thread(self._file, parts)
+        except OSError as error:
+            raise ServiceUnavailable(
+                f"the request's body can't be held in {_spool_folder()}: {error.strerror}; "
+                "free some space there, or set TMPDIR"
+            ) from error
+
+
+async def _in_thread(file: IO[bytes], parts: list[bytes]) -> None:
+    """Write `parts` without blocking the loop, to the end even when cancelled meanwhile."""
+
+    def write() -> None:
+        file.writelines(parts)
+        file.flush()
+
+    writing = asyncio.get_running_loop().run_in_executor(None, write)
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
+
+
+def _spool_folder() -> str:
+    """Return where bodies go that are too large for memory: `/tmp` often is memory itself."""
+    if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK):
+        return "/var/tmp"
+    return tempfile.gettempdir()
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the request's body is larger than {max_bytes} bytes; raise maxBody in the configuration"
+    )
+
+
+async def examine(body: Buffer, look: Callable[[], T]) -> T:
+    """Return `look()`, which goes through `body` step by step; in a thread when that takes long."""
+    if len(body) < _LONG_BYTES:
+        return look()
+    return await asyncio.to_thread(look)

@@ -1,0 +1,163 @@
+"""What monitors ask of a model's server, answered without loading, waking or using the model."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import NO_WAIT, ModelView
+from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
+from llmsnap.runtime.upstream import Upstream
+from llmsnap.web.delivery import Manner
+from llmsnap.web.headers import Answer, timings
+from llmsnap.web.order import Order
+from llmsnap.web.outlet import Outlet
+from llmsnap.web.serving import Lender
+from llmsnap.web.upstream import UpstreamConnection
+from llmsnap.web.upstream_pool import Pools
+
+LIMIT_S: Final = 5.0
+"""A server may be deaf to such questions while it computes."""
+MOST_BYTES: Final = 4 * 2**20
+_MOST_TARGETS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A whole answer, and how it came to be."""
+
+    answer: Answer
+    body: bytes
+    took_s: float
+    at_s: float
+    """On the loop's clock."""
+
+
+class Monitoring:
+    """Asks models that are up, and remembers what they said for when they aren't."""
+
+    def __init__(self, lender: Lender, pools: Pools, *, limit_s: float = LIMIT_S) -> None:
+        self._lender = lender
+        self._pools = pools
+        self._limit_s = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._seen: dict[str, dict[bytes, Seen]] = {}
+        self._asking: dict[str, set[_Question]] = {}
+
+    async def answer(self, order: Order, manner: Manner) -> web.StreamResponse:
+        """Answer with what the model says now, else with what it said last.
+
+        Without either it raises Conflict when the model isn't up, BadGateway or GatewayTimeout when
+        it is.
+        """
+        model = manner.model
+        trouble: LlmsnapError = Conflict(
+            f"model {model!r} isn't up, and this is no reason to load it"
+        )
+        if (upstream := self._lender.upstream(model)) is not None:
+            try:
+                seen = await self._ask(order, upstream)
+            except LlmsnapError as error:
+                trouble = error
+            else:
+                self._keep(order, model, seen)
+                return _delivered(order, manner, seen)
+        last = self._seen.get(model, {}).get(order.target)
+        if last is None:
+            raise trouble
+        return _delivered(order, manner, last, age_s=self._loop.time() - last.at_s)
+
+    def follow(self, view: ModelView, _: State) -> None:
+        """Give up on a model that isn't ready any more: nothing may reach it while it sleeps."""
+        if view.state is not State.READY:
+            for question in self._asking.get(view.model, ()):
+                question.give_up("it isn't ready any more")
+
+    async def _ask(self, order: Order, upstream: Upstream) -> Seen:
+        began = self._loop.time()
+        connection = await self._pools.of(upstream).connect()
+        question = _Question(connection)
+        asking = self._asking.setdefault(upstream.model, set())
+        asking.add(question)
+        try:
+            connection.begin(question, is_head=order.request.method == hdrs.METH_HEAD)
+            order.send_at_once(connection, order.head(upstream.base_path))
+            async with asyncio.timeout(self._limit_s):
+                answer, body = await question.answered
+        except TimeoutError:
+            raise GatewayTimeout(f"model {upstream.model!r} is too busy to say") from None
+        finally:
+            question.give_up("nobody waits any more")
+            asking.discard(question)
+        now = self._loop.time()
+        return Seen(answer, body, now - began, now)
+
+    def _keep(self, order: Order, model: str, seen: Seen) -> None:
+        if seen.answer.status != 200 or order.request.method != hdrs.METH_GET:
+            return
+        of_model = self._seen.setdefault(model, {})
+        of_model.pop(order.target, None)
+        of_model[order.target] = seen
+        if len(of_model) > _MOST_TARGETS:  # queries come in any number
+            del of_model[next(iter(of_model))]
+
+
+class _Question:
+    """Takes a whole answer into memory."""
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        self.answered: asyncio.Future[tuple[Answer, bytes]]
+        self.answered = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._answer: Answer | None = None
+        self._body = bytearray()
+
+    def receive(self, answer: Answer | None, pieces: list[bytes], complete: bool) -> None:
+        """Take what came."""
+        self._answer = answer or self._answer
+        self._body += b"".join(pieces)
+        if complete and self._answer is not None and not self.answered.done():
+            self.answered.set_result((self._answer, bytes(self._body)))
+        elif len(self._body) > MOST_BYTES:
+            self.give_up(f"its answer is larger than {MOST_BYTES} bytes")
+
+    def upgraded(self, answer: Answer, tail: bytes) -> None:
+        """Refuse to switch protocols."""
+        self.give_up("it switches protocols unasked")
+
+    def lost(self, reason: str) -> None:
+        """Fail whoever waits."""
+        if not self.answered.done():
+            self.answered.set_exception(BadGateway(f"the model's server can't say: {reason}"))
+
+    def give_up(self, reason: str) -> None:
+        """End a question that isn't answered; the connection of another one is others' already."""
+        if not self.answered.done():
+            self._connection.abandon()
+            self.lost(reason)
+            self.answered.exception()  # seen, should nobody wait
+
+
+def _delivered(
+    order: Order, manner: Manner, seen: Seen, *, age_s: float | None = None
+) -> web.StreamResponse:
+    """Write an answer out; `age_s` for one that was given so long ago."""
+    is_head = order.request.method == hdrs.METH_HEAD
+    timing = timings(NO_WAIT, seen.took_s)
+    lines = [seen.answer.lines, manner.model_line, b"Server-Timing: ", timing, b"\r\n"]
+    if age_s is not None:
+        lines.append(b"Age: %d\r\n" % age_s)
+    outlet = Outlet(order.request)
+    outlet.open(
+        (seen.answer.status, seen.answer.reason),
+        b"".join(lines),
+        size=len(seen.body),
+        has_body=not is_head,
+        pieces=[] if is_head else [seen.body],
+        complete=True,
+    )
+    return outlet

@@ -1,0 +1,116 @@
+"""What is asked of a model's server: a request's head and body, as they go there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from llmsnap.web.body import HeldBody
+from llmsnap.web.edits import Segment
+from llmsnap.web.headers import CHUNKED, content_length, request_head
+from llmsnap.web.upstream import UpstreamConnection
+
+_SLICE_BYTES: Final = 256 * 1024
+_SHORT_BYTES: Final = 64 * 1024
+_BODILESS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS, hdrs.METH_DELETE})
+_ENCODINGS: Final = frozenset({b"accept-encoding"})
+_PLAIN: Final = b"Accept-Encoding: identity\r\n"
+
+
+@dataclass(slots=True)
+class Payload:
+    """A body: what is held of it, and what is still to come from the client."""
+
+    segments: list[Segment] = field(default_factory=list)
+    size: int | None = 0
+    """Of the whole; None: not known."""
+    rest: HeldBody | None = None
+    """What else there is to send; None: nothing, so that the body can be sent twice."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it goes out in one write."""
+        return self.rest is None and (self.size or 0) <= _SHORT_BYTES
+
+
+@dataclass(slots=True)
+class Order:
+    """One request for a model's server."""
+
+    request: web.Request
+    target: bytes
+    """Path and query, raw, without the server's base path."""
+    payload: Payload
+    hidden: frozenset[bytes] = frozenset()
+    """Client's headers that don't go there, in lower case."""
+    more: bytes = b""
+    """Further headers, whole lines."""
+    wants_plain: bool = False
+    """Whether the answer is to be readable: not compressed."""
+
+    def head(self, base_path: str) -> bytes:
+        """Return the head for a server that lives below `base_path`."""
+        request, payload = self.request, self.payload
+        if payload.size is None:
+            framing = CHUNKED
+        elif payload.size or request.method not in _BODILESS:
+            framing = content_length(payload.size)
+        else:
+            framing = b""
+        if hdrs.HOST not in request.headers:  # HTTP/1.0
+            framing += b"Host: localhost\r\n"
+        return request_head(
+            request.method,
+            base_path.encode() + self.target if base_path else self.target,
+            request.raw_headers,
+            framing=framing,
+            peer=(request.remote or "unknown").encode(),
+            hidden=self.hidden | _ENCODINGS if self.wants_plain else self.hidden,
+            more=self.more + _PLAIN if self.wants_plain else self.more,
+        )
+
+    def send_at_once(self, connection: UpstreamConnection, head: bytes) -> None:
+        """Send head and body, which is short, in one write."""
+        connection.transport.write(b"".join((head, *self.payload.segments)))
+        connection.sent()
+
+    async def send(self, connection: UpstreamConnection, head: bytes) -> None:
+        """Send head and body as fast as the server takes them, while it is there.
+
+        Raises BodyTooLarge and BadRequest out of what is still to come.
+        """
+        connection.transport.write(head)
+        async for part in self._parts():
+            await connection.drain()
+            if not connection.is_open:
+                return
+            connection.transport.write(part)
+        connection.sent()
+
+    async def _parts(self) -> AsyncIterator[Segment]:
+        """Yield the body, framed, in parts of moderate size."""
+        in_chunks = self.payload.size is None
+        for segment in self.payload.segments:
+            for at in range(0, len(segment), _SLICE_BYTES):
+                part = segment[at : at + _SLICE_BYTES]
+                yield _chunk(part) if in_chunks else part
+        if self.payload.rest is not None:
+            async for piece in self.payload.rest.rest():
+                yield _chunk(piece) if in_chunks else piece
+        if in_chunks:
+            yield b"0\r\n\r\n"
+
+
+def _chunk(part: Segment) -> bytes:
+    return b"".join((b"%x\r\n" % len(part), part, b"\r\n"))
+
+
+def upgrade_lines(request: web.Request) -> bytes:
+    """Return the headers that ask the server for the switch the client asks for; or nothing."""
+    protocol = request.headers.get(hdrs.UPGRADE, "")
+    if not protocol or "upgrade" not in request.headers.get(hdrs.CONNECTION, "").lower():
+        return b""
+    return f"Connection: Upgrade\r\nUpgrade: {protocol}\r\n".encode()

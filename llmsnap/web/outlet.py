@@ -1,0 +1,165 @@
+"""The client's side of an answer: bytes that go straight into its transport.
+
+aiohttp's own responses cost several calls and an await a chunk; here the upstream's protocol writes
+for the client in the call in which it parses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+
+from llmsnap.web.headers import CHUNKED, content_length
+
+_JOINED_BYTES: Final = 64 * 1024
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class Outlet(web.StreamResponse):
+    """An answer to one request, which aiohttp takes for one that is already sent.
+
+    Nothing may be raised to aiohttp once `head_sent`: only the body or the connection's end can
+    tell of an error then.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__()
+        assert request.transport is not None
+        self._request = request
+        self._transport = request.transport
+        self._client_protocol = request.protocol
+        self._chunks_allowed = request.version >= HttpVersion11
+        self._stays_open = request.keep_alive and self._chunks_allowed
+        self._in_chunks = False
+        self._answer_status = 0
+        self._bytes_sent = 0
+        self.head_sent = False
+        self.is_whole = False
+        """Whether the client was sent all there is for it."""
+
+    # ---- for aiohttp's server ------------------------------------------------------------------
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the head is sent."""
+        return self.head_sent
+
+    @property
+    def status(self) -> int:
+        """The status that was sent; 0: none yet."""
+        return self._answer_status
+
+    @property
+    def body_length(self) -> int:
+        """How many bytes the client was sent, head and framing included."""
+        return self._bytes_sent
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the client's connection may serve another request."""
+        return self._stays_open
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Do nothing: the head went straight to the transport."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: so did the body."""
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        return not self._transport.is_closing()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the client takes less than it is sent."""
+        return self._client_protocol.writing_paused and self.is_open
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what it was sent, or is gone."""
+        try:
+            await self._request.writer.drain()
+        except ConnectionError:
+            return
+
+    def open(
+        self,
+        status: tuple[int, bytes],
+        lines: bytes,
+        *,
+        size: int | None,
+        has_body: bool = True,
+        pieces: list[bytes],
+        complete: bool,
+    ) -> None:
+        """Send the head, and in the same go what there is of the body.
+
+        `size` frames the body; None: it isn't known.
+        """
+        self._answer_status = status[0]
+        framing = b""
+        if size is not None:
+            framing = content_length(size)
+        elif has_body and self._chunks_allowed:
+            framing = CHUNKED
+            self._in_chunks = True
+        elif has_body:  # HTTP/1.0: the end of the connection is the end of the body
+            self._stays_open = False
+        if not self._stays_open:
+            framing += b"Connection: close\r\n"
+        head = b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (*status, lines, framing)
+        self.head_sent = True
+        self.is_whole = complete
+        # aiohttp and the middlewares look here for whether an answer has begun.
+        self._request.writer.output_size = len(head)
+        self._write([head, *self._framed(pieces, complete)])
+
+    def switch(self, status: tuple[int, bytes], lines: bytes, tail: bytes) -> None:
+        """Send the head of a switch of protocols, and what comes behind it."""
+        self._answer_status = status[0]
+        self.head_sent = self.is_whole = True
+        head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (*status, lines)
+        self._request.writer.output_size = len(head)
+        self._write([head, tail])
+
+    def send(self, pieces: list[bytes], complete: bool) -> None:
+        """Send more of the body; `complete`: that was all. Nothing follows that."""
+        if not self.is_whole:
+            self.is_whole = complete
+            self._write(self._framed(pieces, complete))
+
+    def end_connection(self) -> None:
+        """Have the connection end with this answer."""
+        self._stays_open = False
+
+    def cut(self) -> None:
+        """End the connection so that the client sees that something is missing."""
+        self._stays_open = False
+        if self._in_chunks:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    def _framed(self, pieces: list[bytes], complete: bool) -> list[bytes]:
+        if not self._in_chunks:
+            return pieces
+        if size := sum(map(len, pieces)):
+            pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
+        return [*pieces, _LAST_CHUNK] if complete else pieces
+
+    def _write(self, parts: list[bytes]) -> None:
+        """Write `parts` as one, for as long as the client is there."""
+        size = sum(map(len, parts))
+        if not size or self._transport.is_closing():
+            return
+        self._bytes_sent += size
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        elif size <= _JOINED_BYTES:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)

@@ -1,0 +1,165 @@
+"""One answer on its way from an upstream connection to a client: its pace, its limits, its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from llmsnap.core.messages import NO_WAIT, Phases
+from llmsnap.errors import LlmsnapError, UpstreamLost
+from llmsnap.web.delivery import Delivery
+from llmsnap.web.headers import Answer, timings
+from llmsnap.web.sse import Silence
+from llmsnap.web.upstream import UpstreamConnection
+
+
+class Broken(Exception):
+    """The connection ended before the first byte of an answer."""
+
+
+class Reply:
+    """Hands on what an upstream sends; `settled` returns when that is done.
+
+    The upstream's protocol calls it in the middle of its parsing, so that no task has to run for a
+    chunk. The task that waits is woken at the end, and when the client takes less than comes.
+    """
+
+    def __init__(self, model: str, delivery: Delivery) -> None:
+        self.switched: tuple[UpstreamConnection, Answer, bytes] | None = None
+        """Set when the upstream switches protocols: where, its answer, and what came behind it."""
+        self._model = model
+        self._delivery = delivery
+        self._loop = asyncio.get_running_loop()
+        self._phases: Phases = NO_WAIT
+        self._forwarded_at = 0.0
+        self._connection: UpstreamConnection | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+        self._is_over = False
+        self._is_held_up = False
+        self._has_begun = False
+        self.was_forwarded = False
+        """Whether the model was asked: it may be at work on the answer."""
+        self._header_limit: asyncio.TimerHandle | None = None
+        self._stall: Silence | None = None
+
+    # ---- for whoever asks the upstream ---------------------------------------------------------
+
+    def forwarded(self, phases: Phases) -> None:
+        """Note that the request goes to the upstream now, after a wait of those phases."""
+        self._phases = phases
+        self._forwarded_at = self._loop.time()
+        self.was_forwarded = True
+
+    def limit_header(self, limit_s: float, late: Callable[[], LlmsnapError]) -> None:
+        """Fail with `late()` unless the answer begins within `limit_s`."""
+        self._header_limit = self._loop.call_later(limit_s, lambda: self.fail(late()))
+
+    def limit_silence(self, limit_s: float, broken: Callable[[], None]) -> None:
+        """Call `broken` whenever the upstream was silent for `limit_s`."""
+        self._stall = Silence(self._loop, limit_s, broken)
+
+    def attach(self, connection: UpstreamConnection, *, is_head: bool) -> bool:
+        """Take the next answer of `connection` in; False when it is over already."""
+        if isinstance(self._failure, Broken):
+            self._is_over, self._failure = False, None
+        if not self._is_over:
+            self._connection = connection
+            connection.begin(self, is_head=is_head)
+        return not self._is_over
+
+    async def settled(self) -> None:
+        """Return when the client was sent all there is, or the upstream switches protocols.
+
+        Raises LlmsnapError while the client has heard nothing, and Broken when another connection
+        may be tried.
+        """
+        while not self._is_over:
+            self._news = self._loop.create_future()
+            await self._news
+            if self._is_held_up:
+                await self._delivery.outlet.drain()
+                self._is_held_up = False
+                if self._connection is not None and self._connection.is_open:
+                    self._connection.transport.resume_reading()
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, error: LlmsnapError) -> None:
+        """End with `error`, in the form that is still possible."""
+        if self._is_over:
+            return
+        if self._delivery.has_begun:
+            self._delivery.fail(error)
+        else:
+            self._failure = error
+        self._delivery.close()
+        self._end()
+
+    def close(self) -> None:
+        """Let go of everything, of an upstream that still answers too."""
+        self._end()
+        self._delivery.close()
+        if self._header_limit is not None:
+            self._header_limit.cancel()
+        if self._stall is not None:
+            self._stall.end()
+
+    # ---- the upstream's news -------------------------------------------------------------------
+
+    def receive(self, answer: Answer | None, pieces: list[bytes], complete: bool) -> None:
+        """Hand on what came."""
+        if complete:
+            self._connection = None  # it is free for others already
+        if self._stall is not None:
+            self._stall.note()
+        if answer is not None:
+            self._has_begun = True
+            if self._header_limit is not None:
+                self._header_limit.cancel()
+            timing = timings(self._phases, self._loop.time() - self._forwarded_at)
+            self._delivery.begin(answer, timing, pieces, complete)
+        else:
+            self._delivery.more(pieces, complete)
+        if complete or self._delivery.outlet.is_whole:
+            self._end()
+        elif self._delivery.outlet.is_blocked:
+            self._hold_up()
+
+    def upgraded(self, answer: Answer, tail: bytes) -> None:
+        """Leave the connection to whoever waits."""
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        connection.transport.pause_reading()
+        self.switched = (connection, answer, tail)
+        self._end()
+
+    def lost(self, reason: str) -> None:
+        """Learn that the upstream is gone."""
+        self._connection = None
+        if self._has_begun:
+            self.fail(UpstreamLost(f"model {self._model!r} broke its answer off: {reason}"))
+        else:
+            self._failure = Broken(reason)
+            self._end()
+
+    # ---- pace and end --------------------------------------------------------------------------
+
+    def _hold_up(self) -> None:
+        """Have the upstream wait until the client has taken what it was sent."""
+        if self._connection is not None and self._connection.is_open and not self._is_held_up:
+            self._connection.transport.pause_reading()
+            self._is_held_up = True
+            self._wake()
+
+    def _end(self) -> None:
+        self._is_over = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abandon()
+        self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)

@@ -1,0 +1,124 @@
+"""Which model a request names, and whether it wants its answer as a stream."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from aiohttp import hdrs, web
+
+from llmsnap.errors import BadRequest, ModelNotFound
+from llmsnap.web.body import Buffer, HeldBody
+from llmsnap.web.multipart import Field, find_field
+
+_FORM_MODEL: Final = re.compile(rb"(?:^|&)model=([^&]*)")
+_BLANK: Final = b" \t\r\n"
+_QUOTE: Final = b'"'
+
+
+class _Named(msgspec.Struct):
+    """The two keys that matter; `Raw`, for clients send them in every type there is."""
+
+    model: msgspec.Raw = msgspec.Raw()
+    stream: msgspec.Raw = msgspec.Raw()
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_TEXT: Final = msgspec.json.Decoder(str)
+_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a request asks for."""
+
+    model: str
+    """As the client names it; not empty."""
+    stream: bool = False
+    json: Buffer | None = None
+    """The whole body, when it is JSON."""
+    field: Field | None = None
+    """Where the body names the model, when it is multipart."""
+
+
+async def wanted(request: web.Request, body: HeldBody) -> Wanted:
+    """Find out what `request` asks for; hold no more of its body than that takes.
+
+    Raises BadRequest when the body can't be understood, ModelNotFound when it names no model.
+    """
+    if request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+        query = request.query
+        return Wanted(_given(query.get("model", "")), query.get("stream") == "true")
+    content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
+    if hdrs.CONTENT_ENCODING in request.headers:
+        encoding = request.headers[hdrs.CONTENT_ENCODING]
+        raise BadRequest(f"the body is encoded as {encoding!r}; send it as it is")
+    if "json" in content_type.lower():
+        return in_json(await body.whole())
+    if "multipart/form-data" in content_type.lower():
+        field = await find_field(body, content_type, b"model")
+        return Wanted(_given(_text(field.value) if field else ""), field=field)
+    # `curl -d` declares every body a form, so what looks like JSON is taken for JSON.
+    held = await body.whole()
+    if held[:256].lstrip(_BLANK)[:1] == b"{":
+        return in_json(held)
+    form = _FORM_MODEL.search(held)
+    name = _text(unquote_to_bytes(form[1].replace(b"+", b" "))) if form else ""
+    return Wanted(_given(name or request.query.get("model", "")))
+
+
+def in_json(held: Buffer) -> Wanted:
+    """Read model and stream out of a JSON body, without building the rest of it.
+
+    20 MB take some 6 ms. A thread wouldn't help: msgspec doesn't let go of the interpreter's lock.
+    """
+    if not held:
+        raise _nameless()
+    try:
+        try:
+            named = _NAMED.decode(held)
+        except msgspec.ValidationError:
+            _ANYTHING.decode(held)
+            raise _nameless() from None  # JSON, but no object
+        model, stream = bytes(named.model), bytes(named.stream)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the body isn't valid JSON: {_reason(error)}") from None
+    except RecursionError:
+        raise BadRequest("the body's JSON is nested too deeply") from None
+    return Wanted(_given(_name(model)), stream == b"true", json=held)
+
+
+def _name(raw: bytes) -> str:
+    """Return a JSON value as the name that llama-swap takes it for: text, or what was written."""
+    if raw[:1] != _QUOTE:
+        return "" if raw == b"null" else _text(raw)
+    if b"\\" not in raw:
+        return _text(raw[1:-1])
+    try:
+        return _TEXT.decode(raw)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"`model` isn't valid JSON: {_reason(error)}") from None
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadRequest(f"the model's name {value[:80]!r} isn't valid UTF-8") from None
+
+
+def _given(name: str) -> str:
+    if not name:
+        raise _nameless()
+    return name
+
+
+def _nameless() -> ModelNotFound:
+    return ModelNotFound("the request names no model; put its name into `model`")
+
+
+def _reason(error: msgspec.DecodeError) -> str:
+    return str(error).removeprefix("JSON is malformed: ")

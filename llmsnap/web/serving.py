@@ -1,0 +1,184 @@
+"""One request from its place in the queue to the end of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from llmsnap.config.schema import ModelConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import NO_WAIT, ModelView
+from llmsnap.errors import Conflict, GatewayTimeout, LlmsnapError, UpstreamLost
+from llmsnap.runtime.lease import Lease
+from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.upstream import Upstream
+from llmsnap.web.courier import Courier
+from llmsnap.web.delivery import Delivery, Manner
+from llmsnap.web.filters import BodyFilters
+from llmsnap.web.order import Order
+from llmsnap.web.reply import Reply
+from llmsnap.web.tunnel import Tunnel
+
+_NEWS_S: Final = 0.2
+"""The news that a process has ended comes that much later than the end of its connections."""
+
+
+class Lender(Protocol):
+    """What the hot path needs of the supervisor."""
+
+    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]: ...
+
+    def upstream(self, model: str) -> Upstream | None: ...
+
+    def stalled(self, model: str, generation: int) -> None: ...
+
+    def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One model, as far as its requests are concerned."""
+
+    id: str
+    config: ModelConfig
+    filters: BodyFilters
+    manner: Manner
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What all requests share."""
+
+    lender: Lender
+    courier: Courier
+    background: Background
+
+
+class Serving:
+    """One request at work."""
+
+    def __init__(self, shop: Shop, route: Route, order: Order, delivery: Delivery) -> None:
+        self._lender = shop.lender
+        self._courier = shop.courier
+        self._background = shop.background
+        self._route = route
+        self._order = order
+        self._delivery = delivery
+        self._reply = Reply(route.id, delivery)
+
+    async def run(self, *, limited: bool) -> web.StreamResponse:
+        """Wait for the model and serve. Raises LlmsnapError while the client has heard nothing.
+
+        Not `limited`: it doesn't count against `concurrencyLimit`.
+        """
+        if self._route.config.on_client_disconnect == "drain":
+            await self._run_to_the_end(limited)
+        else:
+            await self._run(limited)
+        return self._delivery.outlet
+
+    async def _run(self, limited: bool) -> None:
+        try:
+            async with self._lender.lease(self._route.id, limited=limited) as lease:
+                lease.on_abort = self._reply.fail
+                if lease.aborted is not None:
+                    raise lease.aborted
+                self._reply.forwarded(lease.phases)
+                self._set_limits(lease.upstream)
+                try:
+                    await self._ask(lease.upstream, lease)
+                except UpstreamLost as lost:
+                    raise await _cause(lease, lost) from None
+        except LlmsnapError as error:
+            if not self._delivery.has_begun:
+                raise
+            self._reply.fail(error)
+        finally:
+            self._reply.close()
+
+    async def _run_to_the_end(self, limited: bool) -> None:
+        """Run, and once the model is at work, go on though the client leaves."""
+
+        async def outcome() -> LlmsnapError | None:
+            try:
+                await self._run(limited)
+            except LlmsnapError as error:
+                return error
+            return None
+
+        running = self._background.spawn(outcome(), name=f"serve {self._route.id} to the end")
+        try:
+            error = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not self._reply.was_forwarded:
+                running.cancel()
+            raise
+        if error is not None:
+            raise error
+
+    async def run_unnoticed(self) -> web.StreamResponse:
+        """Serve without a lease: it neither loads the model nor keeps it. Raises Conflict."""
+        upstream = self._lender.upstream(self._route.id)
+        if upstream is None:
+            raise Conflict(f"model {self._route.id!r} isn't up, and this is no reason to load it")
+        self._reply.forwarded(NO_WAIT)
+        try:
+            await self._ask(upstream, None)
+        finally:
+            self._reply.close()
+        return self._delivery.outlet
+
+    async def _ask(self, upstream: Upstream, lease: Lease | None) -> None:
+        await self._courier.ask(self._order, self._reply, upstream)
+        if self._reply.switched is None:
+            return
+        connection, answer, tail = self._reply.switched
+        outlet = self._delivery.outlet
+        tunnel = Tunnel(self._order.request, outlet, connection.transport)
+        if lease is not None:
+            lease.on_abort = tunnel.fail
+        await tunnel.run(answer, tail, self._route.manner.model_line)
+
+    def _set_limits(self, upstream: Upstream) -> None:
+        config = self._route.config
+        if limit_s := config.timeouts.response_header:
+            self._reply.limit_header(limit_s, partial(self._late, limit_s))
+        if config.stall_timeout_s:
+            stalled = partial(self._stalled, upstream.generation, config.stall_timeout_s)
+            self._reply.limit_silence(config.stall_timeout_s, stalled)
+
+    def _late(self, limit_s: float) -> LlmsnapError:
+        return GatewayTimeout(
+            f"model {self._route.id!r} didn't begin its answer within {limit_s:g} s "
+            "(timeouts.responseHeader)"
+        )
+
+    def _stalled(self, generation: int, limit_s: float) -> None:
+        model = self._route.id
+        if self._lender.upstream(model) is None:
+            return  # put to sleep in the middle of its answers: it will go on
+        self._reply.fail(
+            GatewayTimeout(
+                f"model {model!r} sent nothing for {limit_s:g} s (stallTimeout); it is ended"
+            )
+        )
+        self._lender.stalled(model, generation)
+
+
+async def _cause(lease: Lease, lost: LlmsnapError) -> LlmsnapError:
+    """Return why an upstream is gone: what its runner says, if that comes at once."""
+    if lease.aborted is not None:
+        return lease.aborted
+    told: asyncio.Future[LlmsnapError] = asyncio.get_running_loop().create_future()
+    lease.on_abort = told.set_result
+    try:
+        async with asyncio.timeout(_NEWS_S):
+            return await told
+    except TimeoutError:
+        return lost

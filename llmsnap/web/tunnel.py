@@ -1,0 +1,98 @@
+"""Bytes both ways once an upstream has switched protocols, as for WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from aiohttp import web
+from aiohttp.http import WebSocketReader
+
+from llmsnap.errors import LlmsnapError
+from llmsnap.web.headers import Answer
+from llmsnap.web.outlet import Outlet
+
+
+class Tunnel(asyncio.Protocol):
+    """Joins the client's connection and an upstream's.
+
+    It takes the place of the upstream's protocol, and of the parser in aiohttp's connection.
+    """
+
+    def __init__(
+        self, request: web.BaseRequest, outlet: Outlet, upstream: asyncio.Transport
+    ) -> None:
+        assert request.transport is not None
+        self._client = request.transport
+        self._client_protocol = request.protocol
+        self._outlet = outlet
+        self._upstream = upstream
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    async def run(self, answer: Answer, tail: bytes, lines: bytes) -> None:
+        """Pass the switch on to the client, then bytes both ways; return when either side ends.
+
+        `tail` came behind `answer`; `lines` are headers of our own.
+        """
+        switch = b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.upgrade
+        self._upstream.set_protocol(self)
+        try:
+            self._outlet.switch((answer.status, answer.reason), answer.lines + switch + lines, tail)
+            # aiohttp hands whatever the client sends from now on to `feed_data`.
+            self._client_protocol.set_parser(cast(WebSocketReader, self))
+            self._upstream.resume_reading()
+            while not self._is_over:
+                await self._news.wait()
+                self._news.clear()
+                if self._outlet.is_blocked and not self._is_over:
+                    await self._outlet.drain()
+                    self._upstream.resume_reading()
+        finally:
+            self._upstream.close()
+            self._outlet.end_connection()
+
+    def fail(self, error: LlmsnapError) -> None:
+        """End both connections; there is no form to say why."""
+        self._end()
+
+    # ---- the client's bytes --------------------------------------------------------------------
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Pass on what the client sent."""
+        if not self._upstream.is_closing():
+            self._upstream.write(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Learn that the client is gone."""
+        self._end()
+
+    def pause_writing(self) -> None:
+        """Have the client wait: the upstream takes less than it sends."""
+        if not self._client.is_closing():
+            self._client.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Let the client go on."""
+        if not self._client.is_closing():
+            self._client.resume_reading()
+
+    # ---- the upstream's bytes ------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what the upstream sent."""
+        if self._client.is_closing():
+            return
+        self._client.write(data)
+        if self._outlet.is_blocked:
+            self._upstream.pause_reading()
+            self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Learn that the upstream is gone."""
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._news.set()
