@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,12 +27,14 @@ from llmsnap.errors import ConfigError, LlmsnapError
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named
+from llmsnap.runtime.logtime import timestamp
 from llmsnap.runtime.plan import Endpoint, plan_for
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.stdout import Stdout
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
+from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
 from llmsnap.web.gate import is_local
@@ -68,7 +71,7 @@ async def serve(
             opened.callback(sock.close)
         here = replace(address, port=sockets[0].getsockname()[1])
         refuse_own_port(loaded, here)
-        logs = opened.enter_context(logging_of(config))
+        logs, log = opened.enter_context(logging_of(config))
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
@@ -78,7 +81,7 @@ async def serve(
             proxy = Proxy(config, supervisor)
             clock = asyncio.get_running_loop().time
             web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=clock)
-            async with listening(web, sockets, tls=tls) as stop_accepting:
+            async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
                 code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
                 stop_accepting()
@@ -89,18 +92,29 @@ async def serve(
 
 
 @contextmanager
-def logging_of(config: Config) -> Iterator[Logs]:
-    """Send the log where the configuration wants it, with all known secrets blanked."""
+def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
+    """Send the log where the configuration wants it, with all known secrets blanked.
+
+    Yields what keeps the logs, and what writes a line a request if those are wanted.
+    """
     stdout = Stdout()
     logs = Logs(to_stdout=config.log_to_stdout, stdout=stdout.write)
-    secrets = all_secrets(config)
-    hide = partial(blank, secrets=secrets)
+    hide = partial(blank, secrets=all_secrets(config))
     handler = ProxyLog(logs, layout=config.log_time_format, blank=hide)
     root, ours = logging.getLogger(), logging.getLogger("llmsnap")
     root.addHandler(handler)
     ours.setLevel(level_named(config.log_level))
+
+    def write_access(line: str) -> None:
+        time = ""
+        if config.log_time_format:
+            time = timestamp(config.log_time_format, datetime.now().astimezone())
+        text = f"{time}{' ' if time else ''}[INFO] {hide(line)}\n"
+        logs.write_proxy(text.encode(errors="replace"))
+
+    access = AccessLog(write_access, polls=ours.isEnabledFor(logging.DEBUG))
     try:
-        yield logs
+        yield logs, access if ours.isEnabledFor(logging.INFO) else None
     finally:
         root.removeHandler(handler)
         stdout.close()

@@ -137,7 +137,7 @@ async def test_known_secrets_are_blank_in_the_log(capfd: pytest.CaptureFixture[s
     """Keys of clients and of models, on standard output and over HTTP."""
     model = ModelConfig(cmd="serve --api-key upstream-secret")
     config = Config(api_keys=("client-secret",), models={"a": model})
-    with logging_of(config) as logs:
+    with logging_of(config) as (logs, _):
         logging.getLogger("llmsnap.test").info("with client-secret and upstream-secret")
         history = logs.combined.history()
 
@@ -149,7 +149,7 @@ async def test_known_secrets_are_blank_in_the_log(capfd: pytest.CaptureFixture[s
 async def test_the_log_level_is_the_configured_one(level: str, shown: int) -> None:
     """An unknown one is info."""
     log = logging.getLogger("llmsnap.test")
-    with logging_of(Config(log_level=level, log_to_stdout="none")) as logs:
+    with logging_of(Config(log_level=level, log_to_stdout="none")) as (logs, _):
         log.debug("1")
         log.info("2")
         log.warning("3")

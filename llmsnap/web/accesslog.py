@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
@@ -10,33 +11,30 @@ from aiohttp.abc import AbstractAccessLogger
 
 _UNLOGGED: Final = "/wol-health"
 _POLLED: Final = "/health"
-_LINE: Final = 'Request %s "%s %s HTTP/%d.%d" %d %d "%s" %.1fms'
 
 
 class AccessLog(AbstractAccessLogger):
-    """Writes the lines; what monitors poll is a matter for debugging."""
+    """Writes the lines; `write` gets each without its end.
 
-    @property
-    def enabled(self) -> bool:
-        """Whether aiohttp should measure requests at all."""
-        return self.logger.isEnabledFor(logging.INFO)
+    They don't go through `logging`, which would take as long over each as all else that we do for
+    a request. With `polls`, the health checks of monitors are written too.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, polls: bool = False) -> None:
+        super().__init__(logging.getLogger(__name__), "")
+        self._write = write
+        self._polls = polls
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Write the line of a request that took `time` seconds."""
         path = request.path
-        if path.startswith(_UNLOGGED):
+        if path.startswith(_UNLOGGED) or (path == _POLLED and not self._polls):
             return
-        self.logger.log(
-            logging.DEBUG if path == _POLLED else logging.INFO,
-            _LINE,
-            client_ip(request),
-            request.method,
-            request.raw_path,
-            *request.version,
-            response.status,
-            _size(response),
-            request.headers.get("User-Agent", ""),
-            time * 1000,
+        version = request.version
+        self._write(
+            f'Request {client_ip(request)} "{request.method} {request.raw_path} '
+            f'HTTP/{version.major}.{version.minor}" {response.status} {_size(response)} '
+            f'"{request.headers.get("User-Agent", "")}" {time * 1000:.1f}ms'
         )
 
 

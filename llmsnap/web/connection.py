@@ -24,7 +24,6 @@ from llmsnap.web.address import BACKLOG
 from llmsnap.web.envelope import error_response
 
 logger = logging.getLogger(__name__)
-access_logger = logging.getLogger("llmsnap.access")
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 100
@@ -123,14 +122,17 @@ class Listener:
     `server` is aiohttp's, out of a runner that is set up.
     """
 
-    def __init__(self, server: web.Server, *, limit: int | None = None) -> None:
+    def __init__(
+        self, server: web.Server, *, log: AccessLog | None = None, limit: int | None = None
+    ) -> None:
         self._server = server
+        self._options = connection_options(log)
         self._limit = connection_limit() if limit is None else limit
         self._open: dict[Connection, None] = {}
 
     def __call__(self) -> Connection:
         """Make the protocol of one connection; this is what asyncio's servers call."""
-        return Connection(self, self._server, **connection_options())
+        return Connection(self, self._server, **self._options)
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -165,6 +167,7 @@ async def listening(
     sockets: Sequence[socket.socket],
     *,
     tls: ssl.SSLContext | None = None,
+    log: AccessLog | None = None,
     closing_s: float = 5.0,
 ) -> AsyncIterator[Callable[[], None]]:
     """Serve `app` on `sockets` inside the block; then let answers end for `closing_s`.
@@ -176,7 +179,7 @@ async def listening(
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
     await runner.setup()
     assert runner.server is not None
-    listener = Listener(runner.server)
+    listener = Listener(runner.server, log=log)
     servers = [
         await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets
     ]
@@ -193,11 +196,11 @@ async def listening(
         await runner.cleanup()
 
 
-def connection_options() -> Mapping[str, Any]:
+def connection_options(log: AccessLog | None) -> Mapping[str, Any]:
     """Return aiohttp's settings for each connection."""
     return {
-        "access_log": access_logger,
-        "access_log_class": AccessLog,
+        "access_log": log and log.logger,
+        "access_log_class": lambda *_: log,  # one for all
         "keepalive_timeout": IDLE_S,
         "max_line_size": MAX_HEAD_BYTES,
         "max_field_size": MAX_HEAD_BYTES,

@@ -14,6 +14,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.connection import listening
 
 
@@ -81,13 +82,16 @@ class Site:
 
 @asynccontextmanager
 async def serving(
-    app: web.Application, *, headers: Mapping[str, str] | None = None
+    app: web.Application,
+    *,
+    headers: Mapping[str, str] | None = None,
+    log: AccessLog | None = None,
 ) -> AsyncIterator[Site]:
     """Serve `app` on a free port; `headers` go with each request that `ask` sends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         async with (
-            listening(app, [listener], closing_s=1.0),
+            listening(app, [listener], log=log, closing_s=1.0),
             aiohttp.ClientSession(f"http://{host}:{port}", headers=headers) as session,
         ):
             yield Site(host, port, session)

@@ -1,8 +1,6 @@
-"""Every route of both predecessors, each in its place; one log line a request."""
+"""Every route of both predecessors, each in its place."""
 
 from __future__ import annotations
-
-import logging
 
 import pytest
 
@@ -126,61 +124,3 @@ async def test_paths_that_arent_there_are_404_for_every_method() -> None:
     assert (await asked("/v1/nope", "POST")).status == 404
     assert (await asked("/v1/models/", "GET")).status == 404
     assert (await asked("/v1/nope", "POST", keyed)).status == 401
-
-
-# ---- the access log ------------------------------------------------------------------------------
-
-
-def lines(caplog: pytest.LogCaptureFixture, level: int = logging.DEBUG) -> list[str]:
-    """The access log from `level` up, without the times that requests took."""
-    return [
-        record.getMessage().rpartition(" ")[0]
-        for record in caplog.records
-        if record.name == "llmsnap.access" and record.levelno >= level
-    ]
-
-
-async def test_a_request_is_one_line_in_llama_swaps_words(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Who, what as it was received, status, bytes, agent, time."""
-    caplog.set_level(logging.INFO)
-    async with serving(front_of(config_of("a")), headers={"User-Agent": "test/1"}) as site:
-        version = await site.ask("/api/version?x=%20")
-        await site.ask("/nowhere")
-
-    first, second = lines(caplog)
-    size = len(version.text)
-    assert first == f'Request 127.0.0.1 "GET /api/version?x=%20 HTTP/1.1" 200 {size} "test/1"'
-    assert second.startswith('Request 127.0.0.1 "GET /nowhere HTTP/1.1" 404 ')
-    assert caplog.records[-1].getMessage().endswith("ms")
-
-
-@pytest.mark.parametrize(
-    ("headers", "ip"),
-    [
-        ({"X-Forwarded-For": "10.1.2.3, 10.0.0.1"}, "10.1.2.3"),
-        ({"X-Real-IP": "10.1.2.4"}, "10.1.2.4"),
-        ({"X-Forwarded-For": "10.1.2.3", "X-Real-IP": "10.1.2.4"}, "10.1.2.3"),
-    ],
-)
-async def test_the_client_is_whom_a_proxy_in_front_names(
-    headers: dict[str, str], ip: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Else the peer."""
-    caplog.set_level(logging.INFO)
-    async with serving(front_of(config_of("a"))) as site:
-        await site.ask("/api/version", headers=headers)
-
-    assert lines(caplog)[0].startswith(f"Request {ip} ")
-
-
-async def test_polls_stay_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """`/health` is for debugging, `/wol-health` for nobody."""
-    caplog.set_level(logging.DEBUG)
-    async with serving(front_of(config_of("a"))) as site:
-        await site.ask("/health")
-        await site.ask("/wol-health")
-
-    assert lines(caplog, logging.INFO) == []
-    assert len(lines(caplog)) == 1
