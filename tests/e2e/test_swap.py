@@ -131,24 +131,27 @@ async def test_200_interleaved_requests_to_three_models_are_all_served(
 async def test_a_stream_is_finished_before_the_other_model_is_started(
     configure: Configure, tmp_path: Path
 ) -> None:
-    """Nothing in flight is cut for a swap: b starts when a's last token is out."""
+    """Nothing in flight is cut for a swap: a's last token is out before b has a process."""
     async with running_proxy(configure(), tmp_path, env=server_environment()) as proxy:
         pieces = stream(proxy, "a", 200)
         text = await anext(pieces)
         first = servers(proxy)
-        asked = asyncio.ensure_future(proxy.chat("b"))
-
-        async def queued() -> bool:
-            return (await proxy.models())["b"]["waiting"] == 1
-
-        await eventually(queued)
-        async for piece in pieces:
-            text += piece
+        async with counting(proxy) as counts:
+            asked = asyncio.ensure_future(proxy.chat("b"))
+            await eventually(lambda: is_queued(proxy, "b"))
             assert servers(proxy) == first
-        await asked
+            async for piece in pieces:
+                text += piece
+            await asked
 
         assert len(text) >= 200
+        assert max(counts) == 1
         assert servers(proxy).isdisjoint(first)
+
+
+async def is_queued(proxy: ProxyProcess, model: str) -> bool:
+    """Whether one request waits for `model`."""
+    return int((await proxy.models())[model]["waiting"]) == 1
 
 
 async def test_ten_first_requests_start_one_process(configure: Configure, tmp_path: Path) -> None:
@@ -170,16 +173,10 @@ async def test_a_model_is_never_started_for_a_client_who_left_the_queue(
         await anext(pieces)
         asked = asyncio.ensure_future(proxy.chat("b"))
 
-        async def waiting() -> int:
-            return int((await proxy.models())["b"]["waiting"])
-
-        async def queued() -> bool:
-            return await waiting() == 1
-
         async def gone() -> bool:
-            return await waiting() == 0
+            return not await is_queued(proxy, "b")
 
-        await eventually(queued)
+        await eventually(lambda: is_queued(proxy, "b"))
         asked.cancel()
         await eventually(gone)
         _ = [piece async for piece in pieces]
