@@ -15,7 +15,7 @@ from llmsnap.core.messages import ModelView
 from llmsnap.errors import Conflict, Forbidden, ModelNotFound
 
 QUIET_PATHS: Final = frozenset({"/health", "/props", "/slots", "/metrics", "/models", "/v1/models"})
-"""What monitors poll with GET: never a reason to load a model or to keep it."""
+"""What monitors poll with GET: never a reason to load a model or to keep it; see `monitoring`."""
 
 REFUSED_PATHS: Final = frozenset({"/sleep", "/wake_up", "/collective_rpc"})
 """Engines' development endpoints, which would change a model behind the scheduler's back."""
@@ -68,8 +68,8 @@ class UpstreamRoutes:
         plain = plain_path(path)
         if plain in REFUSED_PATHS:
             raise Forbidden(f"{plain} of {model!r} would go behind the scheduler's back")
-        if self._is_quiet(request, path, plain):
-            self._require_ready(model, plain)
+        if any(pattern.search(path) for pattern in self._ignored):
+            self._require_ready(model, path)
         return await self._proxy.forward(request, model, path + query)
 
     async def comfyui(self, request: web.Request) -> web.StreamResponse:
@@ -84,11 +84,6 @@ class UpstreamRoutes:
         if path != "/":
             self._require_ready(model, path)
         return await self._proxy.forward(request, model, path + query)
-
-    def _is_quiet(self, request: web.Request, path: str, plain: str) -> bool:
-        if request.method in _READS and plain in QUIET_PATHS:
-            return True
-        return any(pattern.search(path) for pattern in self._ignored)
 
     def _require_ready(self, model: str, path: str) -> None:
         # What is asked next of the scheduler follows without an await, so that it sees this state.
