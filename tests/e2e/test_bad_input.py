@@ -50,7 +50,7 @@ def port_of(proxy: ProxyProcess) -> int:
 
 def status(answer: bytes) -> int:
     """The status of a raw answer; 0 when the connection was closed without one."""
-    found = re.match(rb"HTTP/1\.1 (\d{3}) ", answer)
+    found = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
     return int(found[1]) if found else 0
 
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.helpers.fake_models import FakeModels
+from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 
@@ -60,7 +61,7 @@ async def test_p01_a_is_fully_gone_before_b_starts(fake: FakeModels, tmp_path: P
         await proxy.chat("b")
 
         assert await running(proxy) == ["b"]
-        assert not psutil.pid_exists(first)
+        assert not lives(first)
 
 
 async def test_p02_two_first_requests_start_one_process(fake: FakeModels, tmp_path: Path) -> None:
@@ -263,7 +264,7 @@ async def test_p24_unload_answers_when_the_process_is_gone(
         status, answer = await proxy.get("/unload")
 
         assert (status, answer["text"]) == (200, "OK")
-        assert not psutil.pid_exists(pid)
+        assert not lives(pid)
         assert await running(proxy) == []
 
 
@@ -346,7 +347,7 @@ async def test_p33_a_start_that_takes_too_long_is_ended(fake: FakeModels, tmp_pa
         status, answer = await proxy.post("/v1/completions", {"model": "a"})
         assert status == 502
         assert "startTimeout" in answer["error"]["message"]
-        assert not psutil.pid_exists(fake.journal("a")[0]["pid"])
+        assert not lives(fake.journal("a")[0]["pid"])
 
 
 async def test_p34_without_a_check_it_is_ready_at_once(fake: FakeModels, tmp_path: Path) -> None:
@@ -364,7 +365,7 @@ async def test_p36_who_ignores_sigterm_is_killed(fake: FakeModels, tmp_path: Pat
         pid = seen(await proxy.chat("a"))["pid"]
         assert (await proxy.post("/api/models/unload/a"))[0] == 200
 
-        assert not psutil.pid_exists(pid)
+        assert not lives(pid)
         assert fake.count("a", "term") == 1
 
 
@@ -379,8 +380,8 @@ async def test_p37_a_shell_that_forks_takes_its_server_with_it(
         await proxy.get("/unload")
 
         assert parent != proxy.process.pid
-        assert not psutil.pid_exists(pid)
-        assert not psutil.pid_exists(parent)
+        assert not lives(pid)
+        assert not lives(parent)
 
 
 async def test_p38_cmd_stop_gets_the_pid_and_the_environment(
@@ -395,7 +396,7 @@ async def test_p38_cmd_stop_gets_the_pid_and_the_environment(
         await proxy.get("/unload")
 
         assert out.read_text() == f"yes {pid}\n"
-        assert not psutil.pid_exists(pid)
+        assert not lives(pid)
 
 
 async def test_p40_event_streams_are_not_buffered(fake: FakeModels, tmp_path: Path) -> None:
@@ -496,4 +497,4 @@ async def test_shutdown_waits_for_running_answers(fake: FakeModels, tmp_path: Pa
 
         assert code == 0
         assert (await streaming).endswith(b"data: [DONE]\n\n")
-        assert not psutil.pid_exists(fake.journal("a")[0]["pid"])
+        assert not lives(fake.journal("a")[0]["pid"])

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import psutil
 import pytest
 
 from tests.e2e.conftest import Configure
 from tests.helpers.llama import server_environment
+from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 
@@ -28,15 +28,7 @@ def said(answer: dict[str, Any]) -> str:
 
 def servers(proxy: ProxyProcess) -> set[int]:
     """The pids of the llama-servers that live now."""
-    return {child.pid for child in proxy.children() if alive(child)}
-
-
-def alive(process: psutil.Process) -> bool:
-    """Whether `process` still runs (one that only waits to be reaped doesn't)."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return {child.pid for child in proxy.children() if lives(child.pid)}
 
 
 @asynccontextmanager
