@@ -28,6 +28,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+ECHOED_BYTES = 4 * 2**20
+"""How much of a body an answer repeats; `sha256` is that of all of it."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -141,7 +144,7 @@ class FakeServer:
                 "method": seen.method,
                 "path": seen.path,
                 "headers": seen.headers,
-                "body": seen.body.decode("utf-8", "backslashreplace"),
+                "body": seen.body[:ECHOED_BYTES].decode("utf-8", "backslashreplace"),
                 "sha256": hashlib.sha256(seen.body).hexdigest(),
                 "pid": os.getpid(),
                 "env": {k: v for k, v in os.environ.items() if k.startswith(("FAKE_", "CUDA_"))},
