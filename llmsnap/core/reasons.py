@@ -109,7 +109,7 @@ def size(amount: int) -> str:
     """Return `amount` bytes for people."""
     if amount >= _GIB:
         return f"{amount / _GIB:.4g} GiB"
-    return f"{amount / _MIB:.4g} MiB"
+    return f"{amount / _MIB:.4g} MiB" if amount >= _MIB else f"{amount} bytes"
 
 
 def _pins(board: Board, slot: Slot, device: str) -> list[str]:
@@ -122,10 +122,10 @@ def _pins(board: Board, slot: Slot, device: str) -> list[str]:
 
 def _in_the_way(board: Board, slot: Slot, closed: Collection[Slot]) -> list[str]:
     """Say what keeps `slot` from taking a request now."""
-    if slot.unload_at is not None:
-        return ["it was being unloaded"]
     if slot.state in _ON_ITS_WAY:
         return [_ON_ITS_WAY[slot.state]]
+    if slot.unload_at is not None:
+        return ["it was being unloaded"]
     if slot in closed:
         return ["it had to make room for a model that was asked for earlier"]
     devices = board.ledger.share_of(slot).bytes

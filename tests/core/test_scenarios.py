@@ -1,9 +1,11 @@
-"""The twenty scenarios of docs/scheduling.md, as dialogues.
+"""Twenty scenarios that the rules of docs/scheduling.md were worked out on, as dialogues.
 
 A card of 24 GiB; a, b are 20 (round trip 8 s: hold 8, minAwake 16, slice 24), s is 4, unless said.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from llmsnap.core.lifecycle import State
 from tests.core.play import (
@@ -21,7 +23,7 @@ from tests.core.play import (
 )
 
 
-def a_and_b(**more: bool) -> Play:
+def a_and_b(**more: Any) -> Play:
     """Two models of which one fits at a time."""
     return Play(model("a", **more), model("b"))
 

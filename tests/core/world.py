@@ -20,8 +20,8 @@ from llmsnap.config.schema import GroupConfig
 from llmsnap.core.constraints import Constraints, Free, GroupRules
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
-    Abort,
     AbilityChanged,
+    Abort,
     Action,
     Admit,
     Event,
@@ -91,7 +91,9 @@ class World:
     constraints: Constraints
     odds: Odds
     now: float = 0.0
-    heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
+    heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = field(
+        default_factory=list
+    )
     processes: dict[str, Process] = field(default_factory=dict)
     clients: dict[int, Client] = field(default_factory=dict)
     foreign: Counter[str] = field(default_factory=Counter)
@@ -376,10 +378,13 @@ class World:
             return
         pins = [s.need for s in self.specs.values() if s.pinned and s.need]
         need = {
-            device: max(1, min(
-                round(self.rng.uniform(0.8, 1.2) * amount),
-                self.capacity[device] - sum(pin.get(device, 0) for pin in pins),
-            ))
+            device: max(
+                1,
+                min(
+                    round(self.rng.uniform(0.8, 1.2) * amount),
+                    self.capacity[device] - sum(pin.get(device, 0) for pin in pins),
+                ),
+            )
             for device, amount in (spec.need or spec.estimate or self.guess(spec)).items()
         }
         self.specs[model] = replace(spec, need=need)
@@ -427,13 +432,15 @@ class World:
 def build(seed: int) -> World:
     """A random machine: six models on one or two of three devices each, and its accidents."""
     rng = random.Random(seed)
-    capacity = {
-        device: rng.choice([8, 16, 24]) * GIB for device in ("gpu0", "gpu1", "host")
-    }
+    capacity = {device: rng.choice([8, 16, 24]) * GIB for device in ("gpu0", "gpu1", "host")}
     specs = [random_spec(rng, f"m{i}", capacity) for i in range(5)]
     pin = ModelSpec(
-        name="pin", devices=("gpu0",), need={"gpu0": 2 * GIB}, pinned=rng.random() < 0.5,
-        can_sleep=True, tier_bytes=2 * GIB,
+        name="pin",
+        devices=("gpu0",),
+        need={"gpu0": 2 * GIB},
+        pinned=rng.random() < 0.5,
+        can_sleep=True,
+        tier_bytes=2 * GIB,
     )
     odds = Odds(
         fail=rng.choice([0.0, 0.0, 0.05, 0.3]),
