@@ -156,7 +156,10 @@ class Document:
         self._after = (text, end, len(text))
 
     def set(self, path: Path, value: bytes) -> None:
-        """Put the JSON text `value` at `path`, making what is missing on the way."""
+        """Put the JSON text `value` at `path`, making what is missing on the way.
+
+        It has no blank space around it.
+        """
         place = self._root
         for n, (step, following) in enumerate(pairwise(path), start=1):
             found = place.find(step)

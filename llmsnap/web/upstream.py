@@ -197,7 +197,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
-        self._pieces.append(body)
+        if not self._complete:
+            self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         """Note the end, unless it is one of `100 Continue` and its like."""
