@@ -70,8 +70,11 @@ def error_body(error: LlmsnapError, path: str = "") -> dict[str, Any]:
 
 def error_response(error: LlmsnapError, *, accept: str = "", path: str = "") -> web.Response:
     """Return the answer that tells a client who accepts `accept` of `error`."""
-    text, content_type = _rendered(error, accept, path)
-    response = web.Response(status=error.status, text=text, content_type=content_type)
+    body, content_type = _rendered(error, accept, path)
+    charset = None if content_type == "application/json" else "utf-8"
+    response = web.Response(
+        status=error.status, body=body, content_type=content_type, charset=charset
+    )
     if error.retry_after_s is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     if isinstance(error, Unauthorized):
@@ -80,14 +83,14 @@ def error_response(error: LlmsnapError, *, accept: str = "", path: str = "") -> 
     return response
 
 
-def _rendered(error: LlmsnapError, accept: str, path: str) -> tuple[str, str]:
+def _rendered(error: LlmsnapError, accept: str, path: str) -> tuple[bytes, str]:
     # JSON wins where it is named at all: axios accepts `application/json, text/plain, */*`.
     wants_json = "application/json" in accept or isinstance(error, ConcurrencyLimited)
     if not wants_json and "text/plain" in accept:
-        return f"{SRC}: {error.message}\n", "text/plain"
+        return f"{SRC}: {error.message}\n".encode(), "text/plain"
     if not wants_json and "text/html" in accept:
-        return _page(error), "text/html"
-    return msgspec.json.encode(error_body(error, path)).decode(), "application/json"
+        return _page(error).encode(), "text/html"
+    return msgspec.json.encode(error_body(error, path)), "application/json"
 
 
 def _page(error: LlmsnapError) -> str:

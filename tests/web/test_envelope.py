@@ -79,6 +79,7 @@ def test_errors_come_in_the_form_that_is_accepted(
     response = error_response(ModelNotFound("no <b>"), accept=accept)
 
     assert response.content_type == content_type
+    assert response.charset == (None if content_type == "application/json" else "utf-8")
     assert text in (response.text or "")
 
 
