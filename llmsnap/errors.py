@@ -175,3 +175,15 @@ class ModelUnloaded(ServiceUnavailable):
 
 class ShuttingDown(ServiceUnavailable):
     """The proxy is on its way down."""
+
+
+class SleepFailed(BadGateway):
+    """The model's process couldn't be put to sleep; it is ended and starts anew when wanted."""
+
+    retry_after_s = 1.0
+
+
+class WakeFailed(BadGateway):
+    """The model's process couldn't be woken; it is ended and starts anew."""
+
+    retry_after_s = 1.0

@@ -1,0 +1,90 @@
+"""What every way out of memory short of a stop has in common.
+
+A driver moves one model's process out of its device's memory and back. All its calls are bounded
+in time. Whatever goes wrong in `sleep` or `wake` is raised, and the process is then ended by the
+caller: there is no half-asleep state that anything may be served from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One generation of one model's server, as drivers see it."""
+
+    model: str
+    generation: int
+    pid: int
+    """The child that the proxy started; the server may be below it."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """The whole environment of the process."""
+    host: str
+    port: int
+    base_url: str
+    """`http://host:port/base`, without a slash at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supported:
+    """The driver can put this process to sleep."""
+
+    tier: str
+    """Where the bytes go: `ram` or `swap`."""
+    tier_bytes: int
+    """How many they will be there, as far as is known now."""
+    can_pause: bool = False
+    """Whether requests in flight survive it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The driver can't, and why, in words for the operator."""
+
+    reason: str
+
+
+Verdict = Supported | Unsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What one sleep or wake moved."""
+
+    seconds: float
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    """By device or tier: `gpu0`, `host`, `ram`, `swap`; what left it is negative."""
+
+
+class SleepDriver(Protocol):
+    """A way out of memory short of a stop."""
+
+    @property
+    def name(self) -> str:
+        """`cuda`, `pageout` or `endpoints`."""
+        ...
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the KV cache is there again after a wake."""
+        ...
+
+    async def probe(self, target: Target) -> Verdict:
+        """Return whether this process can be put to sleep now; never raises, never harms it."""
+        ...
+
+    async def sleep(self, target: Target) -> Moved:
+        """Put the process to sleep; raise SleepFailed when it isn't, or isn't surely, asleep."""
+        ...
+
+    async def wake(self, target: Target) -> Moved:
+        """Wake the process, so that it answers at once; raise WakeFailed when it doesn't."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of helpers and connections; sleeping processes stay as they are."""
+        ...
