@@ -181,9 +181,25 @@ class SleepFailed(BadGateway):
     """The model's process couldn't be put to sleep; it is ended and starts anew when wanted."""
 
     retry_after_s = 1.0
+    intact: ClassVar[bool] = False
+    """Whether the process is as it was before, so that it may be kept."""
+
+
+class SleepRefused(SleepFailed):
+    """Nothing was done to the model's process: it is awake and well, only not asleep."""
+
+    intact = True
 
 
 class WakeFailed(BadGateway):
     """The model's process couldn't be woken; it is ended and starts anew."""
 
     retry_after_s = 1.0
+    intact: ClassVar[bool] = False
+    """Whether the process is as it was before, so that it may be kept."""
+
+
+class WakeRefused(WakeFailed):
+    """Nothing was done to the model's process: it is still asleep and may be woken later."""
+
+    intact = True

@@ -22,6 +22,8 @@ class Reading:
     uuid: str = ""
     processes: Mapping[int, int] | None = None
     """Bytes by pid; None: the driver doesn't tell."""
+    mig: bool = False
+    """Whether the GPU is split into instances; bytes by pid and checkpoints don't work then."""
 
     @property
     def used_bytes(self) -> int:
@@ -38,6 +40,8 @@ class Readings:
     """Why nothing could be read, in words for the operator; empty when all went well."""
     notes: tuple[str, ...] = field(default=())
     """What couldn't be read of devices that otherwise answered."""
+    stale: bool = False
+    """Whether `devices` are old news, because the driver doesn't answer: decide nothing on them."""
 
 
 class MemoryProbe(Protocol):
