@@ -11,7 +11,8 @@ from msgspec import structs
 from llmsnap.config.argv import default_cmd_stop
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault
-from llmsnap.config.schema import Compat, Config, Filters, ModelConfig, SleepStep
+from llmsnap.config.schema import Compat, Config, Filters, ModelConfig
+from llmsnap.config.sleep import check_sleep, finished_sleep
 from llmsnap.config.upstreams import url_fault
 from llmsnap.config.yamlnodes import MapNode, line_of
 
@@ -31,7 +32,7 @@ def finish_model(
         message = "the model has no cmd, every request for it will fail; give it one"
         decoder.note(message, line=body.line, path=path)
     _check_texts(model, body, path)
-    _check_sleep(model, body, path)
+    check_sleep(model, body, path, settings, decoder)
     return structs.replace(
         model,
         **_inherited(model, body, settings),
@@ -41,8 +42,7 @@ def finish_model(
         concurrency_limit=_concurrency_limit(id_, model.concurrency_limit),
         compat=_compat(id_, model.compat),
         stop_signal=_signal_name(model.stop_signal, body, path),
-        sleep_endpoints=_with_timeout(model.sleep_endpoints, settings.sleep_request_timeout_s),
-        wake_endpoints=_with_timeout(model.wake_endpoints, settings.wake_request_timeout_s),
+        **finished_sleep(model, body, settings),
     )
 
 
@@ -68,19 +68,6 @@ def _check_texts(model: ModelConfig, body: MapNode, path: str) -> None:
             raise Fault(message, line=line_of(body, key), path=f"{path}.{key}")
     if body.get("proxy") is not None and (fault := url_fault(model.proxy)):
         raise Fault(fault, line=line_of(body, "proxy"), path=f"{path}.proxy")
-
-
-def _check_sleep(model: ModelConfig, body: MapNode, path: str) -> None:
-    steps = (("sleepEndpoints", model.sleep_endpoints), ("wakeEndpoints", model.wake_endpoints))
-    for key, endpoints in steps:
-        if model.sleep_mode == "enable" and not endpoints:
-            message = f"sleepMode is enable, so {key} is required; give it at least one step"
-            raise Fault(message, line=line_of(body, "sleepMode"), path=f"{path}.{key}")
-        for index, step in enumerate(endpoints):
-            if not step.endpoint.strip():
-                message = "endpoint is empty; write a path such as /sleep?level=1"
-                line = line_of(body, key, index, "endpoint")
-                raise Fault(message, line=line, path=f"{path}.{key}[{index}].endpoint")
 
 
 def _environment(model: ModelConfig, body: MapNode, path: str, decoder: Decoder) -> tuple[str, ...]:
@@ -131,7 +118,3 @@ def _signal_name(name: str, body: MapNode, path: str) -> str:
         message = f"{name!r} isn't a signal of this system; write one such as SIGTERM or SIGINT"
         raise Fault(message, line=line_of(body, "stopSignal"), path=f"{path}.stopSignal")
     return long_name
-
-
-def _with_timeout(steps: tuple[SleepStep, ...], timeout_s: int) -> tuple[SleepStep, ...]:
-    return tuple(structs.replace(step, timeout_s=step.timeout_s or timeout_s) for step in steps)

@@ -106,6 +106,18 @@ class SleepStep(Struct, frozen=True, kw_only=True):
     """Seconds for the answer, which must be 200; 0: the global value."""
 
 
+class WakeProbe(Struct, frozen=True, kw_only=True):
+    """What a server must compute after its wake steps, before a client's request reaches it."""
+
+    endpoint: str = "/v1/completions"
+    """Path or URL reference, taken relative to `proxy`; `none`: no probe."""
+    body: str = ""
+    """JSON to send; empty: a completion of one token."""
+
+
+SleepMode = Literal["auto", "cuda", "pageout", "endpoints", "off"]
+
+
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """One entry under `models:`."""
 
@@ -149,13 +161,21 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Switches for servers with habits of their own."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     """What the model can do, for `/v1/models`."""
-    sleep_mode: Literal["enable", "disable"] = field(default="disable", name="sleepMode")
-    """Whether the endpoints below put the model to sleep."""
+    sleep_mode: Literal[SleepMode, "enable", "disable"] = field(default="auto", name="sleepMode")
+    """What puts the model to sleep: `auto` takes what works; when absent, `sleep.mode`."""
     sleep_endpoints: tuple[SleepStep, ...] = field(default=(), name="sleepEndpoints")
     """HTTP calls that put it to sleep, in order."""
     wake_endpoints: tuple[SleepStep, ...] = field(default=(), name="wakeEndpoints")
     """HTTP calls that wake it, in order."""
     # llmsnap's own keys
+    sleep_after_s: Seconds = field(default=300.0, name="sleepAfter")
+    """Idle time before it is put to sleep; 0: only to make room; when absent, `sleep.after`."""
+    is_asleep_endpoint: str = field(default="", name="isAsleepEndpoint")
+    """Path that says as JSON whether the server sleeps; it is asked after sleep and wake steps."""
+    wake_probe: WakeProbe = field(default_factory=WakeProbe, name="wakeProbe")
+    """What the server must compute after the wake steps."""
+    wake_canary: str = field(default="", name="wakeCanary")
+    """Prompt whose answer must be the same after each wake; empty: none."""
     pinned: bool = False
     """Never made to leave for another model."""
     ram_bytes: Bytes | None = field(default=None, name="ram")
@@ -272,6 +292,19 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     """Budget a device, such as `host: 600MiB` or `gpu0: 24GiB`."""
 
 
+class SleepConfig(Struct, frozen=True, kw_only=True):
+    """How models leave memory without being stopped; see docs/sleep.md."""
+
+    mode: SleepMode = "auto"
+    """`sleepMode` of models that don't set one."""
+    after_s: Seconds = field(default=300.0, name="after")
+    """`sleepAfter` of models that don't set one; 0: only to make room."""
+    ram_budget_bytes: Bytes | None = field(default=None, name="ramBudget")
+    """RAM for models that are asleep; null: half of what the machine has."""
+    multi_gpu: bool = field(default=False, name="multiGpu")
+    """Whether models on several GPUs are put to sleep too."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -328,6 +361,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Fairness and patience."""
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     """How much memory there is to share among the models."""
+    sleep: SleepConfig = field(default_factory=SleepConfig)
+    """How models leave memory without being stopped."""
     allowed_hosts: tuple[str, ...] = field(default=(), name="allowedHosts")
     """Values of the `Host` header to accept besides those of this machine."""
     max_body_bytes: Bytes = field(default=256 * 1024**2, name="maxBody")

@@ -27,6 +27,16 @@ def url_fault(url: str) -> str | None:
     return None
 
 
+def reference_fault(reference: str) -> str | None:
+    """Return what is wrong with a path or URL that a server's is to complete; None: nothing."""
+    try:
+        parts = urlsplit(reference)
+        port = parts.port  # parsed only now
+    except ValueError as error:
+        return f"{reference!r} is no path or URL ({error}); write one such as /sleep?level=1"
+    return url_fault(reference) if parts.scheme or port == 0 else None
+
+
 def listens_on_itself(config: Config, port: int) -> ConfigError | None:
     """Return the error of a model whose server would be the proxy itself, listening on `port`.
 

@@ -474,21 +474,24 @@ def test_c74_windows_stops_with_taskkill() -> None:
     assert default_cmd_stop("darwin") == ""
 
 
+@pytest.mark.parametrize("mode", ["enable", "endpoints"])
 @pytest.mark.parametrize("given", ["", "sleepEndpoints: [{endpoint: /s}]"])
-def test_c76_sleep_needs_endpoints(given: str) -> None:
+def test_c76_sleep_needs_endpoints(given: str, mode: str) -> None:
     """Both lists must have a step."""
-    message = refusal(f"models: {{a: {{cmd: 'z ${{PORT}}', sleepMode: enable, {given}}}}}")
+    message = refusal(f"models: {{a: {{cmd: 'z ${{PORT}}', sleepMode: {mode}, {given}}}}}")
 
-    assert f"models.a.{'wake' if given else 'sleep'}Endpoints: sleepMode is enable" in message
+    missing = "wake" if given else "sleep"
+    assert f"models.a.{missing}Endpoints: sleepMode is {mode}, so" in message
 
 
-@pytest.mark.parametrize("mode", ["maybe", '""', "Enable"])
-def test_c77_sleep_mode_is_enable_or_disable(mode: str) -> None:
-    """An empty text is none of them; null is the default."""
-    assert "models.a.sleepMode: " in refusal(
-        f"models: {{a: {{cmd: 'z ${{PORT}}', sleepMode: {mode}}}}}"
-    )
-    assert model('{cmd: "z ${PORT}", sleepMode: null}').sleep_mode == "disable"
+@pytest.mark.parametrize("mode", ["maybe", '""', "Enable", "on"])
+def test_c77_sleep_mode_is_one_of_those_there_are(mode: str) -> None:
+    """An empty text is none of them; null is the global default."""
+    message = refusal(f"models: {{a: {{cmd: 'z ${{PORT}}', sleepMode: {mode}}}}}")
+
+    assert "models.a.sleepMode: " in message
+    assert "write auto, cuda, disable, enable, endpoints, off or pageout" in message
+    assert model('{cmd: "z ${PORT}", sleepMode: null}').sleep_mode == "auto"
 
 
 def test_c78_sleep_methods() -> None:

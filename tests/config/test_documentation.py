@@ -23,7 +23,7 @@ SECTIONS = {
     "### Sleep steps": "SleepStep",
     "## Groups": "GroupConfig",
 }
-INHERITED = {"proxy", "ttl", "unloadTimeout", "sendLoadingState"}
+INHERITED = {"proxy", "ttl", "unloadTimeout", "sendLoadingState", "sleepMode", "sleepAfter"}
 """Keys of models whose default is another key's value."""
 TYPES = {
     "string": "text",

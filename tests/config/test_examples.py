@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,26 @@ def test_what_the_examples_say() -> None:
     assert full.models["qwen"].metadata == {"context": 32768}
     assert full.models["vllm"].ttl_s == 600
     assert full.names()["qwen:thinking"] == "qwen"
+
+
+@pytest.mark.parametrize("name", ["vllm-sleep.yaml", "sglang-sleep.yaml"])
+def test_recipes_for_engines_that_sleep(name: str) -> None:
+    """What each model needs to sleep is there, and bodies are JSON."""
+    for model in example(name).models.values():
+        assert model.sleep_mode == "endpoints"
+        for step in (*model.sleep_endpoints, *model.wake_endpoints):
+            assert step.timeout_s
+            assert not step.body or isinstance(json.loads(step.body), dict)
+
+
+def test_sleep_at_level_2_reloads_before_it_serves() -> None:
+    """Weights, then what fills them, then the KV cache, and nothing of the old cache is kept."""
+    writer = example("vllm-sleep.yaml").models["writer"]
+
+    assert [step.endpoint for step in writer.wake_endpoints] == [
+        "/wake_up?tags=weights",
+        "/collective_rpc",
+        "/wake_up?tags=kv_cache",
+        "/reset_prefix_cache",
+    ]
+    assert writer.wake_canary
