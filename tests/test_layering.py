@@ -25,7 +25,7 @@ LAYERS = [
 
 # Where each third party may be imported: a folder, or one module.
 HOMES = {
-    "aiohttp": ("web", "runtime/health.py", "sleep/endpoints.py", "sessions/slots.py", "app.py"),
+    "aiohttp": ("web", "runtime/health.py", "sleep/calls.py", "sessions/slots.py", "app.py"),
     "httptools": ("web/upstream",),
     "pynvml": ("memory/nvml.py",),
     "yaml": ("config",),
