@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from llmsnap.config.secrets import blank, secret_values
+from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import ModelChanged
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
@@ -84,6 +84,7 @@ class Life:
             await self._claim_port()
             child = await self._launch(pipe)
             try:
+                self._introduce(child)
                 error, code = await self._serve(child)
             finally:
                 await self._end(child)
@@ -122,15 +123,19 @@ class Life:
             death_signal=signal.SIGKILL if plan.kill else plan.stop_signal,
         )
         pipe.close_write_end()
+        return child
+
+    def _introduce(self, child: Child) -> None:
+        """Make the new process known, here and to the proxy that comes after us."""
+        plan = self.plan
         self.pid = child.pid
         self._tools.files.add(
             child,
             model=plan.model,
-            command=[blank(word, plan.secrets) for word in plan.argv],
+            command=blank_argv(plan.argv),
             stop_signal=plan.stop_signal,
             kill=plan.kill,
         )
-        return child
 
     async def _serve(self, child: Child) -> tuple[LlmsnapError, int | None]:
         """Report READY in time; return how it ended, with the code if by itself."""
@@ -223,5 +228,5 @@ async def _exit_of(child: Child) -> None:
 def _describe(other: Holder) -> str:
     if other.pid is None:
         return "a process that can't be seen from here"
-    command = blank(" ".join(other.argv), secret_values(other.argv, ()))
+    command = " ".join(blank_argv(other.argv))
     return f"pid {other.pid} ({command[:_SHOWN_COMMAND]})"

@@ -78,10 +78,12 @@ async def _answers(address: str, port: int) -> bool:
         return True
     except OSError:
         return False
+    # A connection to a port that nobody has may meet itself, when that port happens to be its own.
+    met_itself = writer.get_extra_info("sockname") == writer.get_extra_info("peername")
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
-    return True
+    return not met_itself
 
 
 def _find_holder(address: str, port: int) -> Holder:

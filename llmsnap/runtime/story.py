@@ -91,7 +91,9 @@ class Story:
             after,
             spent_s,
             f", pid {pid}" if pid else "",
-            str(error).replace("\\n", " | ") if error else _reason(event, model),
+            str(error).replace(":\n", ": ").replace("\n", " | ")
+            if error
+            else _reason(event, model),
         )
         return Transition(model, before, after)
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from llmsnap.core.constraints import Constraints, Free
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import ModelChanged, ModelSpec, Schedule
@@ -27,7 +29,15 @@ from tests.helpers.waiting import eventually
 
 CHILDREN = Path(__file__).parent.parent / "helpers" / "children"
 
+PROXY_LIKE = (sys.executable, "-m", "tests.helpers.children.proxy_like")
+"""The command line of a small parent; its loop, a folder and a command follow."""
+
 GIB = 1024**3
+
+
+def loop_name() -> str:
+    """Which event loop the test runs on."""
+    return "uvloop" if isinstance(asyncio.get_running_loop(), uvloop.Loop) else "asyncio"
 
 
 def serve_argv(port: int, options: str = "") -> tuple[str, ...]:
