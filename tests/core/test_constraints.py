@@ -131,6 +131,16 @@ def test_r6a_one_on_its_way_up_serves_first() -> None:
     assert play.at(21, done(1)) == ["stop a"]
 
 
+@pytest.mark.parametrize(("arrival", "orders"), [(3, ["start s"]), (7, [])])
+def test_r6a_a_claim_while_groups_make_it_wait(arrival: float, orders: list[str]) -> None:
+    """It waits for one that is starting: only when it is fair, its memory is kept for it."""
+    rules = GroupRules.from_config({"g": group("x", "w")}, [])
+    play = Play(model("x", 4), model("w", 20), model("s", 10), constraints=rules)
+    play.at(0, arrive(1, "x"))
+    play.at(1, arrive(2, "w"))
+    assert play.at(arrival, arrive(3, "s")) == orders
+
+
 def test_r6a_who_came_first_goes_first() -> None:
     """A younger ticket of a third model doesn't slip in while the older one waits for a drain."""
     rules = GroupRules.from_config(

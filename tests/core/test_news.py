@@ -113,6 +113,17 @@ def test_r04_out_of_memory_tries_once_more_with_a_larger_need() -> None:
     assert play.at(2, oom("a", 2)) == ["reject 1: StartFailed"]
 
 
+def test_r04_getting_ready_clears_what_ran_out() -> None:
+    """The next time it has its second try again."""
+    play = Play(model("a", 10))
+    play.at(0, arrive(1, "a"))
+    play.at(1, oom("a"))
+    play.at(2, ready("a", 2))
+    play.at(3, exited("a", 2))
+    play.at(4, arrive(2, "a"))
+    assert play.at(5, oom("a", 3)) == ["start a"]
+
+
 def test_r04_out_of_memory_makes_room_before_the_second_try() -> None:
     """With the need raised, a neighbour that was thought to fit must go (users.md 77)."""
     play = Play(model("a", 10), model("b", 14))
@@ -251,3 +262,16 @@ def test_r04_the_round_trip_is_measured() -> None:
     play.at(26, woken("a"))
     assert play.scheduler.view("a").round_trip_s == 3 + 2
     assert play.scheduler.view("b").round_trip_s == 4 + 4  # its wake is still a guess
+
+
+def test_r04_the_end_of_a_start_is_no_way_out() -> None:
+    """Only a stop of a model that was ready says how long it takes to leave."""
+    play = Play(model("a", can_sleep=False))
+    play.at(0, arrive(1, "a"))
+    play.at(1, unload("a"))
+    play.at(40, exited("a"))
+    assert play.scheduler.view("a").round_trip_s == 8
+    play.up("a", at=50)
+    play.at(60, unload("a"))
+    play.at(70, exited("a", 2))
+    assert play.scheduler.view("a").round_trip_s == 0 + 10
