@@ -147,6 +147,13 @@ def _too_large(max_bytes: int) -> BodyTooLarge:
     )
 
 
+def unmap(held: Buffer | memoryview) -> None:
+    """Give back the memory of a body in a file that was read through; the file is still there."""
+    text = held.obj if isinstance(held, memoryview) else held
+    if isinstance(text, mmap.mmap):
+        text.madvise(mmap.MADV_DONTNEED)
+
+
 async def examine(body: Buffer, look: Callable[[], T]) -> T:
     """Return `look()`, which goes through `body` step by step; in a thread when that takes long."""
     if len(body) < _LONG_BYTES:
