@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import AbilityChanged, Event, ModelChanged, NeedChanged
+from llmsnap.core.messages import AbilityChanged, Event, ModelChanged, ModelGoing, NeedChanged
+from llmsnap.errors import UpstreamLost
 from tests.core.play import (
     GIB,
     Play,
@@ -80,6 +81,19 @@ def test_r04_a_crash_ends_what_it_served_and_starts_cold_for_those_who_wait() ->
     assert play.at(99, ready("b")) == ["sleep b"]
     assert play.at(100, slept("b")) == ["start a"]
     assert play.at(101, ready("a", 2)) == ["admit 3"]
+
+
+def test_r04_nothing_is_sent_to_a_process_that_is_going() -> None:
+    """From the first word of its end: who was served is told, who comes waits for a cold start."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ready("a"))
+    error = UpstreamLost("a is going")
+    assert play.at(2, ModelGoing("a", 1, error)) == ["abort 1: UpstreamLost"]
+    assert play.at(3, arrive(2, "a")) == []
+    assert play.scheduler.view("a").state is State.STOPPING
+    assert play.at(4, exited("a")) == ["start a"]
+    assert play.at(5, ModelGoing("a", 1, error)) == []
 
 
 def test_r04_a_failed_sleep_ends_the_process_and_nothing_else() -> None:

@@ -27,6 +27,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     ModelChanged,
+    ModelGoing,
     ModelSpec,
     NeedChanged,
     Reject,
@@ -43,7 +44,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.core.scheduler import Scheduler
-from llmsnap.errors import StartFailed
+from llmsnap.errors import StartFailed, UpstreamLost
 
 GIB = 1024**3
 
@@ -339,8 +340,19 @@ class World:
     def crash(self, model: str, generation: int) -> None:
         """A process dies by itself while nothing is being done to it."""
         process = self.processes.get(model)
-        if process and process.generation == generation and process.state in ("ready", "asleep"):
+        if process is None or process.generation != generation:
+            return
+        if process.state == "ready" and self.rng.random() < 0.5:
+            self.go(model, process)
+        elif process.state in ("ready", "asleep"):
             self.died(model, generation)
+
+    def go(self, model: str, process: Process) -> None:
+        """A process is ending by itself, and takes its time."""
+        self.tally["failures"] += 1
+        process.state = "stopping"
+        self.feed(ModelGoing(model, process.generation, UpstreamLost(f"{model} is going")))
+        self.after(self.rng.uniform(0.1, 2), self.gone, model, process.generation)
 
     def died(self, model: str, generation: int, *, oom: bool = False) -> None:
         """A process is gone that nobody ended."""
