@@ -146,7 +146,7 @@ class Life:
         except TimeoutError:
             text = f"not ready after {limit_s:g} s: {self.plan.check_path} never answered 200"
             return StartFailed(f"model {model!r}: {text}; raise `startTimeout`?"), None
-        if host is None:
+        if host is None or child.exit_code is not None:
             code = await child.wait()
             text = f"{describe_exit(code)} before it was ready"
             return StartFailed(f"model {model!r}: {text}"), code

@@ -99,6 +99,7 @@ def _find_holder(address: str, port: int) -> Holder:
 def _listening_inodes(addresses: Iterable[str], port: int) -> Iterator[str]:
     """Yield the sockets that take what is sent to `port` of one of `addresses`."""
     wanted = {ipaddress.ip_address(address) for address in addresses}
+    anywhere = any(address.is_unspecified for address in wanted)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -107,7 +108,7 @@ def _listening_inodes(addresses: Iterable[str], port: int) -> Iterator[str]:
                 if fields[3] != _LISTEN or int(hex_port, 16) != port:
                     continue
                 address = _address_from_proc(place)
-                if address in wanted or address.is_unspecified:
+                if anywhere or address in wanted or address.is_unspecified:
                     yield fields[9]
 
 

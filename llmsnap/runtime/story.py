@@ -59,6 +59,8 @@ class Story:
 
         `pid` is the process that `event` speaks of.
         """
+        if not isinstance(event, ModelChanged) and not any(type(a) in _ORDERS for a in actions):
+            return ()  # the hot path
         steps = [
             self._step(model, trigger, event, pid) for model, trigger in self._news(event, actions)
         ]

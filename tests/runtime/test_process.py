@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import signal
@@ -281,6 +282,23 @@ async def test_no_zombies() -> None:
             await stack.enter_async_context(started("true"))
         assert len(psutil.Process().children()) >= 10
     assert psutil.Process().children() == []
+
+
+async def test_orphans_that_come_to_us_are_reaped() -> None:
+    """As a container's init we inherit a wrapper's children, and nobody else would reap them."""
+    if not ON_LINUX:
+        pytest.skip("only Linux has subreapers")
+    subreaper, libc = 36, ctypes.CDLL(None)
+    libc.prctl(subreaper, 1, 0, 0, 0)
+    try:
+        async with started(*shell("sleep 60 & echo pid $!; exit 0")) as it:
+            await it.child.wait()
+            await eventually(lambda: bool(it.pids()))
+            orphan = it.pids()[0]
+            assert psutil.Process(orphan).ppid() == os.getpid()
+        await eventually(lambda: not psutil.pid_exists(orphan))
+    finally:
+        libc.prctl(subreaper, 0, 0, 0, 0)
 
 
 async def test_a_cancelled_launch_leaves_no_process() -> None:

@@ -309,6 +309,25 @@ async def test_p36_what_ignores_sigterm_is_killed_after_the_grace(rig: Rig) -> N
     assert 0.19 <= loop.time() - before < 3
 
 
+@pytest.mark.parametrize("failed", [False, True], ids=["stopped", "failed"])
+async def test_an_order_to_stop_is_not_a_hurry(rig: Rig, failed: bool) -> None:
+    """Repeated, or after an order to fail, it leaves the process its grace."""
+    script = "trap 'echo asked; sleep 0.3; echo tidy; exit 4' TERM; echo up; while :; do :; done"
+    runner = rig.runner(plan(argv=shell(script), check_path=None, grace_s=60))
+    log = rig.logs.model("a")
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: log.history().endswith(b"up\n"))
+    if failed:
+        runner.fail(UpstreamLost("x"))
+    else:
+        runner.stop()
+    await eventually(lambda: log.history().endswith(b"asked\n"))
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert log.history().endswith(b"tidy\n")
+
+
 async def test_stop_now_skips_the_grace(rig: Rig) -> None:
     """Before or while it is asked to end."""
     runner = rig.runner(plan(options="--ignore-term", grace_s=60))

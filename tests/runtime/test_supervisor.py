@@ -118,6 +118,7 @@ class Stage:
     supervisor: Supervisor
     runners: dict[str, FakeRunner]
     background: Background
+    may_fail: bool = False
 
     def ready(self, model: str, generation: int = 1) -> None:
         """The process of `model` is up."""
@@ -146,8 +147,10 @@ async def stage() -> AsyncIterator[Stage]:
     supervisor = Supervisor(scheduler, background)
     runners = {model: FakeRunner(model) for model in ("a", "b")}
     supervisor.supervise(runners)
-    yield Stage(scheduler, supervisor, runners, background)
+    stage = Stage(scheduler, supervisor, runners, background)
+    yield stage
     await background.aclose()
+    assert supervisor.fatal.done() is stage.may_fail
 
 
 async def test_a_lease_from_arrival_to_finish(stage: Stage) -> None:
@@ -376,7 +379,7 @@ async def test_a_stalled_process_is_ended(stage: Stage) -> None:
     stage.supervisor.stalled("a", 1)
     error = stage.runners["a"].orders[-1]
     assert isinstance(error, LlmsnapError)
-    assert "went silent" in str(error)
+    assert "stallTimeout" in str(error)
 
 
 async def test_shutdown_returns_when_every_child_is_gone(stage: Stage) -> None:
@@ -427,6 +430,7 @@ async def test_a_bug_ends_everything_in_order(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """History in the log, clients told, processes ended, `fatal` set, shutdown still works."""
+    stage.may_fail = True
     stage.start("a")
     stage.ready("a")
     waiter = asyncio.ensure_future(stage.supervisor.load("b"))
@@ -456,6 +460,7 @@ async def test_a_bug_ends_everything_in_order(
 
 async def test_an_action_that_fails_is_a_bug_too(stage: Stage) -> None:
     """An order for a model without a runner can't be carried out."""
+    stage.may_fail = True
     stage.scheduler.rule = lambda event: [Stop("nobody", 1)]
     stage.supervisor.post(Tick())
     assert isinstance(stage.supervisor.fatal.result(), KeyError)
