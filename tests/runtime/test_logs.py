@@ -211,9 +211,11 @@ async def test_lines_from_other_threads_reach_followers(logger: logging.Logger) 
     logger.addHandler(ProxyLog(logs))
     logger.info("first")
     subscription = logs.proxy.subscribe()
-    thread = threading.Thread(target=logger.info, args=("from afar",))
+    reading = asyncio.ensure_future(next_of(subscription))
+    await asyncio.sleep(0)
+    thread = threading.Timer(0.05, logger.info, args=("from afar",))
     thread.start()
-    assert await next_of(subscription) == b"[INFO] from afar\n"
+    assert await reading == b"[INFO] from afar\n"
     thread.join()
     subscription.close()
 

@@ -80,6 +80,7 @@ async def child_of(argv: tuple[str, ...], mark: str = MARK) -> tuple[Child, LogP
 
 async def test_a_note_is_private_and_goes_with_its_process(tmp_path: Path) -> None:
     """0600 in a 0700 folder; it says what is needed to find the process, and no more."""
+    (tmp_path / "run").mkdir(mode=0o755)
     files = RunFiles(tmp_path)
     child, pipe = await child_of(("sleep", "60"))
     files.add(child, model="a", command=["sleep", "60"])

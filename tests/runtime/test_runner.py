@@ -297,6 +297,16 @@ async def test_secrets_are_blanked_in_logs_errors_and_run_files(rig: Rig) -> Non
     assert list(rig.run_folder.glob("*")) == []
 
 
+async def test_what_only_begins_like_a_secret_is_kept(rig: Rig) -> None:
+    """The last bytes before the exit are held back in case, and come out in the end."""
+    argv = shell("printf 'I am the hunt'; exit 1")
+    runner = rig.runner(plan(argv=argv, secrets=("hunter2222",)))
+    runner.start(1)
+    exited = await rig.reported(Trigger.EXITED)
+    assert str(exited.error).endswith("I am the hunt")
+    assert rig.logs.model("a").history() == b"I am the hunt"
+
+
 async def test_p36_what_ignores_sigterm_is_killed_after_the_grace(rig: Rig) -> None:
     """The group gets SIGKILL."""
     runner = rig.runner(plan(options="--ignore-term", grace_s=0.2))
