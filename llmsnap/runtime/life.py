@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
-from llmsnap.core.messages import ModelChanged
+from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 from llmsnap.runtime.health import Prober, until_ready
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
@@ -39,7 +39,7 @@ class SleepDriver(Protocol):
 class Tools:
     """What all runners of one proxy share."""
 
-    report: Callable[[ModelChanged], None]
+    report: Callable[[ModelChanged | ModelGoing], None]
     background: Background
     prober: Prober
     files: RunFiles
@@ -156,7 +156,10 @@ class Life:
         )
         self._report(Trigger.READY)
         code = await child.wait()
-        return UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}"), code
+        error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
+        # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
+        self._tools.report(ModelGoing(model, self.generation, error))
+        return error, code
 
     async def _ready_host(self, child: Child) -> str | None:
         plan = self.plan

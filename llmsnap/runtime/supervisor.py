@@ -18,6 +18,7 @@ from llmsnap.core.messages import (
     Admit,
     Event,
     ModelChanged,
+    ModelGoing,
     ModelView,
     Phases,
     Reject,
@@ -249,7 +250,7 @@ class Supervisor:
 
     def _take(self, event: Event) -> None:
         pid = None
-        if isinstance(event, ModelChanged):
+        if isinstance(event, ModelChanged | ModelGoing):
             pid = self.pid(event.model)
             self._news.set()
         if self.fatal.done():

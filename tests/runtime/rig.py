@@ -14,7 +14,7 @@ import uvloop
 
 from llmsnap.core.constraints import Constraints, Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import ModelChanged, ModelSpec, Schedule
+from llmsnap.core.messages import ModelChanged, ModelGoing, ModelSpec, Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import SleepDriver, Tools
@@ -76,6 +76,7 @@ class Rig:
         self.run_folder = folder / "run"
         self.logs = Logs()
         self.news: list[ModelChanged] = []
+        self.going: list[ModelGoing] = []
         self.supervisor: Supervisor | None = None
         self.runners: dict[str, Runner] = {}
         self.scheduler: Scheduler | None = None
@@ -148,7 +149,10 @@ class Rig:
         await self.prober.aclose()
         self.logs.close()
 
-    def _report(self, news: ModelChanged) -> None:
-        self.news.append(news)
+    def _report(self, news: ModelChanged | ModelGoing) -> None:
+        if isinstance(news, ModelChanged):
+            self.news.append(news)
+        else:
+            self.going.append(news)
         if self.supervisor is not None:
             self.supervisor.post(news)

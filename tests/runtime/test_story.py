@@ -8,10 +8,12 @@ import pytest
 
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
+    Abort,
     Action,
     Admit,
     Event,
     ModelChanged,
+    ModelGoing,
     ModelView,
     RequestArrived,
     RequestFinished,
@@ -21,7 +23,7 @@ from llmsnap.core.messages import (
     Tick,
     UnloadRequested,
 )
-from llmsnap.errors import StartFailed
+from llmsnap.errors import StartFailed, UpstreamLost
 from llmsnap.runtime.story import Story, Transition
 
 
@@ -57,6 +59,27 @@ def steps(
 ) -> list[tuple[str, str, str]]:
     """What follows, in short."""
     return [(t.model, str(t.before), str(t.after)) for t in story.follow(event, actions, pid)]
+
+
+def test_an_end_that_nobody_ordered(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told when it begins, with its reason; later and earlier words of it are no steps."""
+    caplog.set_level(logging.INFO)
+    going = ModelGoing("a", 1, UpstreamLost("a was killed"))
+    assert steps(story, RequestArrived(1, "a"), [Start("a", 1)]) == [("a", "stopped", "starting")]
+    assert steps(story, going) == []
+    steps(story, ModelChanged("a", 1, Trigger.READY))
+    assert steps(story, going, [Abort(1, going.error)], 42) == [("a", "ready", "stopping")]
+    assert caplog.records[-1].message.endswith("s, pid 42: a was killed")
+    assert steps(story, ModelChanged("a", 1, Trigger.EXITED)) == [("a", "stopping", "stopped")]
+
+
+def test_only_its_own_process_is_named(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+    """What happens to others because of it has nothing to do with that pid."""
+    caplog.set_level(logging.INFO)
+    steps(story, RequestArrived(1, "a"), [Start("a", 1)])
+    steps(story, ModelChanged("a", 1, Trigger.EXITED), [Start("b", 1)], 42)
+    assert ", pid 42: " in caplog.records[-2].message
+    assert "pid" not in caplog.records[-1].message
 
 
 def test_a_life_step_by_step(story: Story, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -149,6 +150,22 @@ async def test_u34_a_stalled_engine_is_ended_and_comes_back(rig: Rig) -> None:
     assert isinstance(told[0], UpstreamLost)
     assert "stallTimeout" in str(told[0])
     assert await ask(supervisor, "a") != stalled.pid
+
+
+async def test_nobody_is_sent_to_what_is_left_of_a_dead_server(rig: Rig) -> None:
+    """The leader is killed, its grandchild takes its time: who comes then gets a new process."""
+    server = plan(options="--ignore-term")
+    argv = ("/bin/sh", "-c", f"{shlex.join(server.argv)} & wait")
+    supervisor = rig.supervise(plan(argv=argv, port=server.endpoint.port, grace_s=0.5))
+    async with supervisor.lease("a") as lease:
+        told: list[LlmsnapError] = []
+        lease.on_abort = told.append
+        dead = lease.upstream
+        assert dead.pid is not None
+        os.kill(dead.pid, signal.SIGKILL)
+        await eventually(lambda: bool(told))
+    assert supervisor.view("a").state is State.STOPPING
+    assert await ask(supervisor, "a") != dead.pid
 
 
 async def test_u35_idle_time_does_not_count_while_loading(rig: Rig) -> None:
