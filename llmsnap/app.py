@@ -20,6 +20,7 @@ from llmsnap.config.loader import Loaded
 from llmsnap.config.resolved import all_secrets
 from llmsnap.config.schema import Config
 from llmsnap.config.secrets import blank
+from llmsnap.config.upstreams import listens_on_itself
 from llmsnap.core.constraints import constraints_for
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for, specs_for
@@ -28,7 +29,7 @@ from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named
 from llmsnap.runtime.logtime import timestamp
-from llmsnap.runtime.plan import Endpoint, plan_for
+from llmsnap.runtime.plan import plan_for
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.stdout import Stdout
@@ -37,7 +38,6 @@ from llmsnap.runtime.tasks import Background
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
-from llmsnap.web.gate import is_local
 from llmsnap.web.proxy import Proxy
 from llmsnap.web.server import build_app
 
@@ -215,13 +215,9 @@ class Signals:
 
 def refuse_own_port(loaded: Loaded, here: Address) -> None:
     """Raise ConfigError when a model's server is to listen where the proxy itself does."""
-    for id_, model in loaded.config.models.items():
-        endpoint = Endpoint.parse(model.proxy)
-        if endpoint.port == here.port and (is_local(endpoint.host) or endpoint.host == here.host):
-            raise ConfigError(
-                f"{loaded.name}: models.{id_}.proxy: {model.proxy} is where llmsnap itself listens;"
-                " change startPort or the model's port, or listen elsewhere with --listen"
-            )
+    error = listens_on_itself(loaded.config, here.port, host=here.host)
+    if error is not None:
+        raise ConfigError(f"{loaded.name}: {error}")
 
 
 def raise_file_limit() -> None:

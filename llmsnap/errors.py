@@ -88,6 +88,13 @@ class MethodNotAllowed(LlmsnapError):
     code = "invalid_request"
 
 
+class RequestStalled(LlmsnapError):
+    """The client stopped sending in the middle of its request."""
+
+    status = 408
+    code = "invalid_request"
+
+
 class Conflict(LlmsnapError):
     """The model is in a state that can't serve this without loading or disturbing it."""
 

@@ -97,7 +97,7 @@ def test_u39_a_model_on_the_proxys_own_port_is_refused(proxy: str, here: Address
     with pytest.raises(ConfigError) as caught:
         refuse_own_port(configured(proxy), here)
 
-    assert caught.value.message.startswith(f"c.yaml: models.a.proxy: {proxy} ")
+    assert caught.value.message.startswith(f"c.yaml: models.a.proxy: {proxy!r} ")
     assert "startPort" in caught.value.message
 
 

@@ -15,6 +15,10 @@ HOST: Final = "host"
 """The device of ordinary memory; all others are GPUs, `gpu0`, `gpu1` and so on."""
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
+_PINNED_UNKNOWN: Final = (
+    "how much it needs isn't known, so no other model can be up beside it; write its ram or vram"
+)
+
 
 def declared_need(model: ModelConfig, devices: Collection[str]) -> dict[str, int] | None:
     """Return the bytes a device that `model` says it needs while awake; None: it doesn't say.
@@ -41,10 +45,12 @@ def check_memory(config: Config, root: MapNode, decoder: Decoder) -> None:
         key = "vram" if model.vram is not None else "ram"
         line, path = line_of(root, "models", id_, key), f"models.{id_}.{key}"
         try:
-            need = declared_need(model, budgets) or {}
+            need = declared_need(model, budgets)
         except ValueError as error:
             raise Fault(str(error), line=line, path=path) from None
-        for device, size in need.items():
+        if need is None and model.pinned and budgets:
+            decoder.note(_PINNED_UNKNOWN, line=line, path=f"models.{id_}.pinned")
+        for device, size in (need or {}).items():
             if model.pinned:
                 pinned.setdefault(device, {})[id_] = size
             if message := _note(device, size, budgets):

@@ -37,14 +37,16 @@ def reference_fault(reference: str) -> str | None:
     return url_fault(reference) if parts.scheme or port == 0 else None
 
 
-def listens_on_itself(config: Config, port: int) -> ConfigError | None:
+def listens_on_itself(config: Config, port: int, *, host: str = "") -> ConfigError | None:
     """Return the error of a model whose server would be the proxy itself, listening on `port`.
 
-    None when there is no such model.
+    `host` is the address it listens on, if not this machine's own. None when there is no such
+    model.
     """
     for id_, model in config.models.items():
         parts = urlsplit(model.proxy)
-        if model.proxy and _is_local(parts) and _port(parts) == port:
+        is_here = _is_local(parts) or parts.hostname == host
+        if model.proxy and is_here and _port(parts) == port:
             return ConfigError(
                 f"models.{id_}.proxy: {model.proxy!r} is where llmsnap itself listens; "
                 f"set another startPort or proxy, or listen on another port than {port}"

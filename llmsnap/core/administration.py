@@ -9,7 +9,7 @@ from llmsnap.core.board import Board
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
-from llmsnap.core.slot import DOWN, Call, Slot, Ticket
+from llmsnap.core.slot import DOWN, Slot, Ticket
 from llmsnap.errors import LlmsnapError
 
 
@@ -60,8 +60,6 @@ def shut_down(board: Board, event: ShutdownRequested) -> None:
     for entry in list(board.queue.values()):
         if isinstance(entry, Ticket):
             board.reject(entry, reasons.shutting_down(entry.slot.name))
-        elif isinstance(entry, Call) and not entry.is_pause:
-            board.drop_call(entry.slot)
 
 
 def wind_down(board: Board) -> None:

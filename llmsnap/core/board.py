@@ -161,6 +161,7 @@ class Board:
         else:
             slot.generation += 1
             slot.dismissed = False
+            slot.error = None
             slot.move(Trigger.START)
             slot.timeline.enter(Phase.START, self.now)
             self.actions.append(Start(slot.name, slot.generation))
@@ -175,22 +176,25 @@ class Board:
             self.enqueue_call(slot)
         self.actions.append(Sleep(slot.name, slot.generation))
 
-    def stop(self, slot: Slot) -> None:
-        """End the process of `slot`, which serves nobody."""
+    def stop(self, slot: Slot, *, ordered: bool = True) -> None:
+        """End the process of `slot`, which serves nobody; not `ordered`: it ends by itself."""
         slot.stopped_from = slot.state
         slot.move(Trigger.STOP)
         slot.asked_to_sleep = False
         slot.timeline.enter(Phase.QUEUE, self.now)
         slot.pace.begin(self.now)
-        self.actions.append(Stop(slot.name, slot.generation))
+        if ordered:
+            self.actions.append(Stop(slot.name, slot.generation))
 
-    def end(self, slot: Slot, error: Callable[[str], LlmsnapError]) -> None:
+    def end(
+        self, slot: Slot, error: Callable[[str], LlmsnapError], *, ordered: bool = True
+    ) -> None:
         """End the process of `slot`, with whatever answers it still owes."""
         self.abort_serving(slot, error(slot.name))
         self.drop_call(slot)
         if slot in self.unloading:
             self.unloading.remove(slot)
-        self.stop(slot)
+        self.stop(slot, ordered=ordered)
 
     # ---- inner ---------------------------------------------------------------------------------
 

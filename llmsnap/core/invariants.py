@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from llmsnap.core.board import Board
@@ -26,12 +27,13 @@ def _check_places(board: Board) -> None:
         assert waits is not served, f"ticket {number} is in the queue: {waits}, served: {served}"
     for older, younger in pairwise(board.queue.values()):
         assert (older.since, older.seq) < (younger.since, younger.seq), "queue out of order"
-    waiting = [entry for entry in board.queue.values() if isinstance(entry, Ticket)]
+    waiting = Counter(e.slot for e in board.queue.values() if isinstance(e, Ticket))
+    present = Counter(ticket.slot for ticket in board.tickets.values())
+    limited = Counter(ticket.slot for ticket in board.tickets.values() if ticket.limited)
     for slot in board.slots.values():
-        own = [ticket for ticket in board.tickets.values() if ticket.slot is slot]
-        assert slot.waiting == sum(ticket.slot is slot for ticket in waiting)
-        assert slot.waiting + len(slot.serving) == len(own)
-        assert slot.limited == sum(ticket.limited for ticket in own)
+        assert slot.waiting == waiting[slot]
+        assert slot.waiting + len(slot.serving) == present[slot]
+        assert slot.limited == limited[slot]
     assert not (board.is_shutting_down and waiting), "a ticket waits for ever"
 
 

@@ -112,6 +112,18 @@ class ModelChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelGoing:
+    """The process of an awake model is ending without an order: it died, or it was given up.
+
+    EXITED follows once nothing is left of it; until then nothing may be sent to it.
+    """
+
+    model: str
+    generation: int
+    error: LlmsnapError
+
+
+@dataclass(frozen=True, slots=True)
 class NeedChanged:
     """The bytes that `model` needs a device were learned anew."""
 
@@ -169,6 +181,7 @@ Event = (
     RequestArrived
     | RequestFinished
     | ModelChanged
+    | ModelGoing
     | NeedChanged
     | ForeignChanged
     | AbilityChanged

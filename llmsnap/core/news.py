@@ -9,7 +9,13 @@ from typing import Final
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
 from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
-from llmsnap.core.messages import AbilityChanged, ForeignChanged, ModelChanged, NeedChanged
+from llmsnap.core.messages import (
+    AbilityChanged,
+    ForeignChanged,
+    ModelChanged,
+    ModelGoing,
+    NeedChanged,
+)
 from llmsnap.core.slot import COMING, Slot
 from llmsnap.core.timeline import Phase
 
@@ -38,6 +44,15 @@ def model_changed(board: Board, event: ModelChanged) -> None:
             slot.pace.end(Trigger.SLEEP, board.now)
         case _:
             _came_up(board, slot, event.trigger)
+
+
+def model_going(board: Board, event: ModelGoing) -> None:
+    """Take in that an awake model's process ends by itself: who waits keeps the place (R4)."""
+    slot = board.slots.get(event.model)
+    if slot is None or event.generation != slot.generation or slot.state is not State.READY:
+        return
+    board.end(slot, lambda _: event.error, ordered=False)
+    slot.error = event.error
 
 
 def need_changed(board: Board, event: NeedChanged) -> None:
@@ -104,7 +119,6 @@ def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
     if before is State.STOPPING:
         if slot.stopped_from is State.READY:
             slot.pace.end(Trigger.STOP, board.now)
-        slot.error = None
         return
     if event.oom and before in COMING:
         _raise_need(board, slot)

@@ -29,6 +29,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     ModelChanged,
+    ModelGoing,
     ModelSpec,
     ModelView,
     NeedChanged,
@@ -117,6 +118,8 @@ class Scheduler:
                 pass
             case ModelChanged():
                 news.model_changed(board, event)
+            case ModelGoing():
+                news.model_going(board, event)
             case NeedChanged():
                 news.need_changed(board, event)
             case ForeignChanged():

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
+from llmsnap.config.memory import declared_need
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.messages import ModelSpec, Schedule
-
-HOST: Final = "host"
-"""The device that `ram:` is about."""
 
 _START_S: Final = 2.0
 _LOAD_BYTES_PER_S: Final = 1024**3
@@ -40,9 +38,10 @@ def schedule_for(config: Config) -> Schedule:
 
 
 def _spec(name: str, model: ModelConfig, capacity: Mapping[str, int]) -> ModelSpec:
-    need: dict[str, int] | None = _need(model, capacity)
-    if capacity and model.ram_bytes is None and model.vram is None:
-        need = None
+    declared = declared_need(model, capacity) if capacity else {}
+    need = None
+    if declared is not None:
+        need = {device: size for device, size in declared.items() if device in capacity}
     return ModelSpec(
         name=name,
         devices=tuple(capacity if need is None else need),
@@ -54,35 +53,3 @@ def _spec(name: str, model: ModelConfig, capacity: Mapping[str, int]) -> ModelSp
         time_slice_s=model.time_slice_s,
         round_trip_s=_START_S + sum((need or capacity).values()) / _LOAD_BYTES_PER_S,
     )
-
-
-def _need(model: ModelConfig, capacity: Mapping[str, int]) -> dict[str, int]:
-    """Return what is declared for devices that have a capacity."""
-    need: dict[str, int] = {}
-    if model.ram_bytes is not None:
-        need[HOST] = model.ram_bytes
-    if isinstance(model.vram, Mapping):
-        need |= model.vram
-    elif model.vram is not None and (gpu := _gpu_of(model, capacity)) is not None:
-        need[gpu] = model.vram
-    return {device: amount for device, amount in need.items() if device in capacity}
-
-
-def _gpu_of(model: ModelConfig, capacity: Mapping[str, int]) -> str | None:
-    """Return the GPU that a plain `vram:` is about.
-
-    The one that CUDA_VISIBLE_DEVICES names, if it is a single index, else the first that has a
-    capacity; None when none has.
-    """
-    visible = ""
-    for variable in model.env:
-        key, _, value = variable.partition("=")
-        if key == "CUDA_VISIBLE_DEVICES":
-            visible = value.strip()
-    if visible.isdecimal():
-        return f"gpu{int(visible)}"
-    return next((device for device in capacity if _is_gpu(device)), None)
-
-
-def _is_gpu(device: str) -> bool:
-    return device.startswith("gpu") and device.removeprefix("gpu").isdecimal()

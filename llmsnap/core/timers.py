@@ -19,7 +19,6 @@ def call_pinned(board: Board) -> None:
         if (
             slot.state in DOWN
             and slot.call is None
-            and slot.servable
             and not slot.dismissed
             and board.due(slot.retry_at)
         ):

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from llmsnap.config.secrets import blank, secret_values
+from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
-from llmsnap.core.messages import ModelChanged
+from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 from llmsnap.runtime.health import Prober, until_ready
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
@@ -39,7 +39,7 @@ class SleepDriver(Protocol):
 class Tools:
     """What all runners of one proxy share."""
 
-    report: Callable[[ModelChanged], None]
+    report: Callable[[ModelChanged | ModelGoing], None]
     background: Background
     prober: Prober
     files: RunFiles
@@ -84,6 +84,7 @@ class Life:
             await self._claim_port()
             child = await self._launch(pipe)
             try:
+                self._introduce(child)
                 error, code = await self._serve(child)
             finally:
                 await self._end(child)
@@ -122,15 +123,19 @@ class Life:
             death_signal=signal.SIGKILL if plan.kill else plan.stop_signal,
         )
         pipe.close_write_end()
+        return child
+
+    def _introduce(self, child: Child) -> None:
+        """Make the new process known, here and to the proxy that comes after us."""
+        plan = self.plan
         self.pid = child.pid
         self._tools.files.add(
             child,
             model=plan.model,
-            command=[blank(word, plan.secrets) for word in plan.argv],
+            command=blank_argv(plan.argv),
             stop_signal=plan.stop_signal,
             kill=plan.kill,
         )
-        return child
 
     async def _serve(self, child: Child) -> tuple[LlmsnapError, int | None]:
         """Report READY in time; return how it ended, with the code if by itself."""
@@ -141,7 +146,7 @@ class Life:
         except TimeoutError:
             text = f"not ready after {limit_s:g} s: {self.plan.check_path} never answered 200"
             return StartFailed(f"model {model!r}: {text}; raise `startTimeout`?"), None
-        if host is None:
+        if host is None or child.exit_code is not None:
             code = await child.wait()
             text = f"{describe_exit(code)} before it was ready"
             return StartFailed(f"model {model!r}: {text}"), code
@@ -151,7 +156,10 @@ class Life:
         )
         self._report(Trigger.READY)
         code = await child.wait()
-        return UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}"), code
+        error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
+        # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
+        self._tools.report(ModelGoing(model, self.generation, error))
+        return error, code
 
     async def _ready_host(self, child: Child) -> str | None:
         plan = self.plan
@@ -223,5 +231,5 @@ async def _exit_of(child: Child) -> None:
 def _describe(other: Holder) -> str:
     if other.pid is None:
         return "a process that can't be seen from here"
-    command = blank(" ".join(other.argv), secret_values(other.argv, ()))
+    command = " ".join(blank_argv(other.argv))
     return f"pid {other.pid} ({command[:_SHOWN_COMMAND]})"

@@ -78,11 +78,12 @@ def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
     """Return the plan for the configured `model`; `environ` is what its process inherits."""
     settings = config.models[model]
     argv = split_command(settings.cmd)
+    env = {**environ, **_variables(settings.env)}
     limit_s = settings.start_timeout_s
     return Plan(
         model=model,
         argv=argv,
-        env={**environ, **_variables(settings.env)},
+        env=env,
         endpoint=Endpoint.parse(settings.proxy),
         check_path=check_path(settings.check_endpoint),
         start_timeout_s=config.health_check_timeout_s if limit_s is None else limit_s,
@@ -90,7 +91,7 @@ def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
         stop_signal=signal_named(settings.stop_signal),
         kill=settings.kill,
         stop_argv=split_command(settings.cmd_stop),
-        secrets=secret_values(argv, settings.env),
+        secrets=secret_values(argv, [f"{name}={value}" for name, value in env.items()]),
     )
 
 

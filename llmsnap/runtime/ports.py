@@ -78,10 +78,12 @@ async def _answers(address: str, port: int) -> bool:
         return True
     except OSError:
         return False
+    # A connection to a port that nobody has may meet itself, when that port happens to be its own.
+    met_itself = writer.get_extra_info("sockname") == writer.get_extra_info("peername")
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
-    return True
+    return not met_itself
 
 
 def _find_holder(address: str, port: int) -> Holder:
@@ -97,6 +99,7 @@ def _find_holder(address: str, port: int) -> Holder:
 def _listening_inodes(addresses: Iterable[str], port: int) -> Iterator[str]:
     """Yield the sockets that take what is sent to `port` of one of `addresses`."""
     wanted = {ipaddress.ip_address(address) for address in addresses}
+    anywhere = any(address.is_unspecified for address in wanted)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -105,7 +108,7 @@ def _listening_inodes(addresses: Iterable[str], port: int) -> Iterator[str]:
                 if fields[3] != _LISTEN or int(hex_port, 16) != port:
                     continue
                 address = _address_from_proc(place)
-                if address in wanted or address.is_unspecified:
+                if anywhere or address in wanted or address.is_unspecified:
                     yield fields[9]
 
 

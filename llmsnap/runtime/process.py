@@ -83,13 +83,24 @@ class Child:
 
     def family(self, table: Table | None = None) -> set[int]:
         """Return the pids of all that came from it and live, itself included."""
+        if table is None:
+            table = read_table()
+        self._reap_adopted(table)
         return family(
-            read_table() if table is None else table,
+            table,
             pid=self.pid,
             started=self.started,
             mark=self.mark,
             session_is_ours=True,
         )
+
+    def _reap_adopted(self, table: Table) -> None:
+        """Reap what its end made ours: orphans come to us when we are a container's init."""
+        ours = [e for e in table.values() if e.zombie and e.parent == os.getpid()]
+        for entry in ours:
+            if entry.session == self.pid != entry.pid:
+                with suppress(ChildProcessError):
+                    os.waitpid(entry.pid, os.WNOHANG)
 
     async def gone(self) -> None:
         """Wait until it and all that came from it have ended."""

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 ON_LINUX: Final = sys.platform == "linux"
@@ -50,7 +49,7 @@ def command_line(pid: int) -> tuple[str, ...]:
     """Return the words that `pid` was started with; empty when they can't be read."""
     if ON_LINUX:
         with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            words = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").split(b"\0")
             return tuple(word.decode(errors="replace") for word in words if word)
         return ()
     import psutil
@@ -65,7 +64,7 @@ def carries(pid: int, mark: str) -> bool:
     if ON_LINUX:
         wanted = f"{MARK_VARIABLE}={mark}".encode()
         with suppress(OSError):
-            return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return wanted in _read(f"/proc/{pid}/environ").split(b"\0")
         return False
     import psutil
 
@@ -77,7 +76,7 @@ def carries(pid: int, mark: str) -> bool:
 def boot_id() -> str:
     """Return what differs between two boots; empty where start times need no such help."""
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return _read("/proc/sys/kernel/random/boot_id").decode().strip()
     return ""
 
 
@@ -134,19 +133,24 @@ def _pids() -> list[int]:
 
 def _entry_from_proc(pid: int) -> Entry | None:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        stat = _read(f"/proc/{pid}/stat")
     except OSError:
         return None
     # The name stands in brackets and may hold anything, brackets and blanks included.
-    fields = stat[stat.rindex(")") + 2 :].split()
+    fields = stat[stat.rindex(b")") + 2 :].split()
     return Entry(
         pid,
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
         started=float(fields[19]),
-        zombie=fields[0] in "ZX",
+        zombie=fields[0] in (b"Z", b"X"),
     )
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # a third of the time of Path.read_bytes
+        return file.read()
 
 
 def _entry_from_psutil(pid: int) -> Entry | None:

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from llmsnap.core.lifecycle import Trigger
-from llmsnap.core.messages import ModelChanged
+from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed
 from llmsnap.runtime.life import Life, Outcome, SleepDriver, Tools
 from llmsnap.runtime.plan import Plan
@@ -69,9 +69,11 @@ class Runner:
 
     def fail(self, error: LlmsnapError) -> None:
         """End the present generation because of `error`, which its EXITED carries."""
-        if self._task is not None and not self._task.cancelling():
-            self._blame = error
-            self._task.cancel()
+        if self._task is None or self._life is None or self._task.cancelling():
+            return
+        self._blame = error
+        self._task.cancel()
+        self._tools.report(ModelGoing(self.plan.model, self._life.generation, error))
 
     def sleep(self) -> None:
         """Put the process to sleep; SLEPT follows, or EXITED when that fails."""

@@ -11,6 +11,7 @@ from llmsnap.core.messages import (
     Action,
     Event,
     ModelChanged,
+    ModelGoing,
     ModelView,
     RequestArrived,
     RequestFinished,
@@ -31,6 +32,9 @@ _ORDERS = {
     Wake: Trigger.WAKE,
     Stop: Trigger.STOP,
 }
+
+_NEWS = (ModelChanged, ModelGoing)
+"""What runners report of their processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,19 @@ class Story:
 
         `pid` is the process that `event` speaks of.
         """
+        if not isinstance(event, _NEWS) and not any(type(a) in _ORDERS for a in actions):
+            return ()  # the hot path
         steps = [
             self._step(model, trigger, event, pid) for model, trigger in self._news(event, actions)
         ]
         return [step for step in steps if step is not None]
 
     def _news(self, event: Event, actions: Sequence[Action]) -> Iterator[tuple[str, Trigger]]:
-        if isinstance(event, ModelChanged) and event.generation == self._generations[event.model]:
-            yield event.model, event.trigger
+        if isinstance(event, _NEWS) and event.generation == self._generations[event.model]:
+            if isinstance(event, ModelChanged):
+                yield event.model, event.trigger
+            elif self._states[event.model] is State.READY:
+                yield event.model, Trigger.STOP
         for action in actions:
             if isinstance(action, Start | Sleep | Wake | Stop):
                 self._generations[action.model] = action.generation
@@ -82,7 +91,8 @@ class Story:
         now = self._clock()
         spent_s, self._since[model] = now - self._since[model], now
         self._states[model] = after
-        error = event.error if isinstance(event, ModelChanged) and event.model == model else None
+        is_news = isinstance(event, _NEWS) and event.model == model
+        error = event.error if isinstance(event, _NEWS) and is_news else None
         logger.log(
             logging.WARNING if error else logging.INFO,
             "model %s: %s -> %s after %.2f s%s: %s",
@@ -90,8 +100,10 @@ class Story:
             before,
             after,
             spent_s,
-            f", pid {pid}" if pid else "",
-            str(error).replace("\\n", " | ") if error else _reason(event, model),
+            f", pid {pid}" if pid and is_news else "",
+            str(error).replace(":\n", ": ").replace("\n", " | ")
+            if error
+            else _reason(event, model),
         )
         return Transition(model, before, after)
 

@@ -18,6 +18,7 @@ from llmsnap.core.messages import (
     Admit,
     Event,
     ModelChanged,
+    ModelGoing,
     ModelView,
     Phases,
     Reject,
@@ -133,7 +134,8 @@ class Supervisor:
         """End a process that is busy and silent; its model starts anew when next wanted."""
         view = self.view(model)
         if view.generation == generation and view.state is State.READY:
-            error = UpstreamLost(f"model {model!r} went silent; its process is ended")
+            text = "sent nothing for longer than its stallTimeout; its process is ended"
+            error = UpstreamLost(f"model {model!r} {text}")
             logger.warning("%s (generation %d)", error, generation)
             self._runners[model].fail(error)
 
@@ -247,8 +249,10 @@ class Supervisor:
         self._arm()
 
     def _take(self, event: Event) -> None:
-        pid = self.pid(event.model) if isinstance(event, ModelChanged) else None
-        self._news.set()
+        pid = None
+        if isinstance(event, ModelChanged | ModelGoing):
+            pid = self.pid(event.model)
+            self._news.set()
         if self.fatal.done():
             self._tickets.abort_all(_gave_up())
             return

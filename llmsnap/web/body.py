@@ -12,7 +12,7 @@ from typing import IO, Final, TypeVar
 from aiohttp import web
 from aiohttp.streams import StreamReader
 
-from llmsnap.errors import BadRequest, BodyTooLarge, ServiceUnavailable
+from llmsnap.errors import BadRequest, BodyTooLarge, RequestStalled, ServiceUnavailable
 
 T = TypeVar("T")
 
@@ -20,6 +20,8 @@ Buffer = bytes | mmap.mmap
 """A whole body, to be read anywhere in it."""
 
 MEMORY_BYTES: Final = 4 * 2**20
+STALL_S: Final = 120.0
+"""How long a client may pause within its body: one that stops for ever would keep its model."""
 _WRITE_BYTES: Final = 2**20
 _LONG_BYTES: Final = 256 * 1024
 
@@ -97,7 +99,12 @@ class HeldBody:
 
     async def _next(self) -> bytes:
         try:
-            piece = await self._content.readany()
+            piece = self._content.read_nowait()
+            if not piece and not self._content.at_eof():
+                async with asyncio.timeout(STALL_S):
+                    piece = await self._content.readany()
+        except TimeoutError:
+            raise RequestStalled(f"nothing more of the request came for {STALL_S:g} s") from None
         except web.RequestPayloadError as error:
             raise BadRequest(f"the request's body is malformed: {error}") from error
         self._taken += len(piece)
@@ -145,6 +152,13 @@ def _too_large(max_bytes: int) -> BodyTooLarge:
     return BodyTooLarge(
         f"the request's body is larger than {max_bytes} bytes; raise maxBody in the configuration"
     )
+
+
+def unmap(held: Buffer | memoryview) -> None:
+    """Give back the memory of a body in a file that was read through; the file is still there."""
+    text = held.obj if isinstance(held, memoryview) else held
+    if isinstance(text, mmap.mmap):
+        text.madvise(mmap.MADV_DONTNEED)
 
 
 async def examine(body: Buffer, look: Callable[[], T]) -> T:

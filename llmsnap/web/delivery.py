@@ -170,6 +170,5 @@ class Delivery:
     def _end_stream(self, event: bytes) -> None:
         assert self._events is not None
         parted = [] if self._events.between else [b"\n\n"]
-        self.outlet.end_connection()
         self.outlet.send([*parted, event], complete=True)
         self.close()

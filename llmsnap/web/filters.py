@@ -9,7 +9,7 @@ import msgspec
 
 from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import FilterFailed
-from llmsnap.web.body import Buffer, HeldBody, examine
+from llmsnap.web.body import Buffer, HeldBody, examine, unmap
 from llmsnap.web.edits import CantEdit, Document, Path, Segment, parse_path
 from llmsnap.web.jsonscan import NotJson
 from llmsnap.web.multipart import Field
@@ -42,8 +42,11 @@ class BodyFilters:
         """
         text = asked.json
         if text is not None and (self._edits or self._edits_by_id.get(asked.model)):
-            return _whole(await examine(text, lambda: self.edit(text, asked.model)))
+            segments = await examine(text, lambda: self.edit(text, asked.model))
+            unmap(text)
+            return _whole(segments)
         held = text if text is not None else await body.view()
+        unmap(held)
         if asked.field is None:
             return _whole([_segment(held)])
         segments = self.edit_form(held, asked.field) or [_segment(held)]

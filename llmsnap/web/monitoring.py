@@ -40,10 +40,9 @@ class Seen:
 class Monitoring:
     """Asks models that are up, and remembers what they said for when they aren't."""
 
-    def __init__(self, lender: Lender, pools: Pools, *, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, lender: Lender, pools: Pools) -> None:
         self._lender = lender
         self._pools = pools
-        self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
         self._seen: dict[str, dict[bytes, Seen]] = {}
         self._asking: dict[str, set[_Question]] = {}
@@ -86,7 +85,7 @@ class Monitoring:
         try:
             connection.begin(question, is_head=order.request.method == hdrs.METH_HEAD)
             order.send_at_once(connection, order.head(upstream.base_path))
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(LIMIT_S):
                 answer, body = await question.answered
         except TimeoutError:
             raise GatewayTimeout(f"model {upstream.model!r} is too busy to say") from None
@@ -120,10 +119,10 @@ class _Question:
         """Take what came."""
         self._answer = answer or self._answer
         self._body += b"".join(pieces)
-        if complete and self._answer is not None and not self.answered.done():
-            self.answered.set_result((self._answer, bytes(self._body)))
-        elif len(self._body) > MOST_BYTES:
+        if len(self._body) > MOST_BYTES:
             self.give_up(f"its answer is larger than {MOST_BYTES} bytes")
+        elif complete and self._answer is not None and not self.answered.done():
+            self.answered.set_result((self._answer, bytes(self._body)))
 
     def upgraded(self, answer: Answer, tail: bytes) -> None:
         """Refuse to switch protocols."""

@@ -53,7 +53,8 @@ class _Search:
     def __init__(self, delimiter: bytes, name: bytes) -> None:
         self._delimiter = delimiter
         self._name = name
-        self._at = 0
+        self._at = -1
+        """Where to look on; negative: the first part isn't done."""
         self.began = False
         self.ended = False
 
@@ -69,10 +70,11 @@ class _Search:
 
     def _part(self, held: Buffer) -> int | None:
         """Return where the headers of the next part begin."""
-        if not self.began and held[: len(self._delimiter) - 2] == self._delimiter[2:]:
-            at = -2  # the first one needs no line break before it
+        opening = self._delimiter[2:]  # the first one needs no line break before it
+        if self._at < 0 and held[: len(opening)] == opening:
+            at = -2
         else:
-            at = held.find(self._delimiter, self._at)
+            at = held.find(self._delimiter, max(self._at, 0))
             if at < 0:
                 self._at = max(self._at, len(held) - len(self._delimiter))
                 return None
@@ -80,7 +82,7 @@ class _Search:
         if len(held) < start + 2:
             return None
         self.began = True
-        self._at = max(at, 0)
+        self._at = at
         self.ended = held[start : start + 2] == b"--"
         return None if self.ended else start
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from llmsnap.web.body import HeldBody
+from llmsnap.web.body import HeldBody, unmap
 from llmsnap.web.edits import Segment
 from llmsnap.web.headers import CHUNKED, content_length, request_head
 from llmsnap.web.upstream import UpstreamConnection
 
-_SLICE_BYTES: Final = 256 * 1024
+_SLICE_BYTES: Final = 2**20
 _SHORT_BYTES: Final = 64 * 1024
 _BODILESS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS, hdrs.METH_DELETE})
 _ENCODINGS: Final = frozenset({b"accept-encoding"})
@@ -97,6 +97,7 @@ class Order:
             for at in range(0, len(segment), _SLICE_BYTES):
                 part = segment[at : at + _SLICE_BYTES]
                 yield _chunk(part) if in_chunks else part
+                unmap(segment)
         if self.payload.rest is not None:
             async for piece in self.payload.rest.rest():
                 yield _chunk(piece) if in_chunks else piece

@@ -6,6 +6,8 @@ for the client in the call in which it parses.
 
 from __future__ import annotations
 
+import socket
+import struct
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -33,6 +35,7 @@ class Outlet(web.StreamResponse):
         self._chunks_allowed = request.version >= HttpVersion11
         self._stays_open = request.keep_alive and self._chunks_allowed
         self._in_chunks = False
+        self._is_framed = True
         self._answer_status = 0
         self._bytes_sent = 0
         self.head_sent = False
@@ -108,7 +111,7 @@ class Outlet(web.StreamResponse):
             framing = CHUNKED
             self._in_chunks = True
         elif has_body:  # HTTP/1.0: the end of the connection is the end of the body
-            self._stays_open = False
+            self._stays_open = self._is_framed = False
         if not self._stays_open:
             framing += b"Connection: close\r\n"
         head = b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (*status, lines, framing)
@@ -139,10 +142,13 @@ class Outlet(web.StreamResponse):
     def cut(self) -> None:
         """End the connection so that the client sees that something is missing."""
         self._stays_open = False
-        if self._in_chunks:
+        if self._is_framed:
             self._transport.close()
-        else:
-            self._transport.abort()
+            return
+        # The end of the connection would be the end of the body: only a reset tells them apart.
+        if (sock := self._transport.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
 
     def _framed(self, pieces: list[bytes], complete: bool) -> list[bytes]:
         if not self._in_chunks:

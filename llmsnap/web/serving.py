@@ -36,6 +36,8 @@ class Lender(Protocol):
 
     def upstream(self, model: str) -> Upstream | None: ...
 
+    def view(self, model: str) -> ModelView: ...
+
     def stalled(self, model: str, generation: int) -> None: ...
 
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
@@ -161,8 +163,10 @@ class Serving:
 
     def _stalled(self, generation: int, limit_s: float) -> None:
         model = self._route.id
-        if self._lender.upstream(model) is None:
-            return  # put to sleep in the middle of its answers: it will go on
+        view = self._lender.view(model)
+        awake_since = view.ready_at if view.state is State.READY else None
+        if awake_since is None or awake_since > asyncio.get_running_loop().time() - limit_s:
+            return  # it was put to sleep in the middle of its answer, and will go on
         self._reply.fail(
             GatewayTimeout(
                 f"model {model!r} sent nothing for {limit_s:g} s (stallTimeout); it is ended"

@@ -80,6 +80,16 @@ def test_pinned_models_that_fit() -> None:
     assert read(PINNED.format(mode="off", gpu="3GiB")).memory.mode == "off"
 
 
+def test_a_pinned_model_of_unknown_size_gives_a_warning() -> None:
+    """It loads alone and never leaves: nobody else would ever be up."""
+    text = "{}models: {{a: {{cmd: 'z ${{PORT}}', pinned: true}}}}"
+
+    warnings = loaded(text.format("memory: {devices: {host: 1GiB}}\n")).warnings
+    assert len(warnings) == 1
+    assert warnings[0].startswith("config.yaml:2: models.a.pinned: how much it needs isn't known")
+    assert loaded(text.format("")).warnings == ()
+
+
 def test_what_can_never_fit_gives_a_warning() -> None:
     """The other models still work."""
     result = loaded(

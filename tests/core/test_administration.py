@@ -105,9 +105,9 @@ def test_a_second_unload_only_shortens_the_first() -> None:
     play.at(0, arrive(1, "a"))
     play.at(0, ready("a"))
     play.at(1, unload("a", 60))
-    play.at(2, unload("a", 99))
     play.at(3, unload("a", 10))
-    assert play.until(99) == [(13.0, "abort 1: ModelUnloaded"), (13.0, "stop a")]
+    play.at(4, unload("a", 99))
+    assert play.until(200) == [(13.0, "abort 1: ModelUnloaded"), (13.0, "stop a")]
 
 
 def test_unload_of_a_model_on_its_way_to_sleep() -> None:

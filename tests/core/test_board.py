@@ -12,6 +12,7 @@ from llmsnap.core.messages import Abort, Admit, Reject, Schedule
 from llmsnap.core.pace import Pace
 from llmsnap.core.reasons import unloaded
 from llmsnap.core.slot import Slot
+from llmsnap.core.timeline import Phase
 from llmsnap.errors import UpstreamLost
 from tests.core.play import GIB, model
 
@@ -49,6 +50,18 @@ def test_a_ticket_moves_from_the_queue_to_the_model_and_away() -> None:
     assert (slot.limited, board.tickets, slot.serving) == (0, {}, {})
     assert slot.used_at == 10.0
     assert board.actions == [Admit(1)]
+
+
+def test_the_last_who_leaves_takes_the_past_along() -> None:
+    """What was done for those who waited is nothing to those who come later."""
+    board, slot = board_with("a")
+    board.enqueue(1, slot, limited=True)
+    board.enqueue(2, slot, limited=True)
+    slot.timeline.enter(Phase.EVICT, 11.0)
+    board.finish(board.tickets[1])
+    assert slot.timeline.phase == "evict"
+    board.finish(board.tickets[2])
+    assert slot.timeline.phase == "queue"
 
 
 def test_each_refused_client_gets_an_error_of_its_own() -> None:

@@ -98,7 +98,7 @@ def one_at_a_time(*names: str) -> Play:
     return Play(*models, constraints=rules)
 
 
-def test_r6a_one_that_must_go_counts_until_it_is_gone() -> None:
+def test_r06a_one_that_must_go_counts_until_it_is_gone() -> None:
     """The other isn't started before the exit, and a busy one finishes its answer."""
     play = one_at_a_time("a", "b")
     play.at(0, arrive(1, "a"))
@@ -108,7 +108,7 @@ def test_r6a_one_that_must_go_counts_until_it_is_gone() -> None:
     assert play.at(4, exited("a")) == ["start b"]
 
 
-def test_r6a_a_flood_is_closed_by_the_same_rules() -> None:
+def test_r06a_a_flood_is_closed_by_the_same_rules() -> None:
     """Fair after 5 s and awake for 16: then it takes no younger tickets, and drains."""
     play = one_at_a_time("a", "b")
     play.at(0, arrive(1, "a"))
@@ -122,7 +122,7 @@ def test_r6a_a_flood_is_closed_by_the_same_rules() -> None:
     assert play.at(100, ready("b")) == ["admit 2"]
 
 
-def test_r6a_one_on_its_way_up_serves_first() -> None:
+def test_r06a_one_on_its_way_up_serves_first() -> None:
     """A conflicting model that is starting is waited for, and isn't a victim before it served."""
     play = one_at_a_time("a", "b")
     play.at(0, arrive(1, "a"))
@@ -131,7 +131,17 @@ def test_r6a_one_on_its_way_up_serves_first() -> None:
     assert play.at(21, done(1)) == ["stop a"]
 
 
-def test_r6a_who_came_first_goes_first() -> None:
+@pytest.mark.parametrize(("arrival", "orders"), [(3, ["start s"]), (7, [])])
+def test_r06a_a_claim_while_groups_make_it_wait(arrival: float, orders: list[str]) -> None:
+    """It waits for one that is starting: only when it is fair, its memory is kept for it."""
+    rules = GroupRules.from_config({"g": group("x", "w")}, [])
+    play = Play(model("x", 4), model("w", 20), model("s", 10), constraints=rules)
+    play.at(0, arrive(1, "x"))
+    play.at(1, arrive(2, "w"))
+    assert play.at(arrival, arrive(3, "s")) == orders
+
+
+def test_r06a_who_came_first_goes_first() -> None:
     """A younger ticket of a third model doesn't slip in while the older one waits for a drain."""
     rules = GroupRules.from_config(
         {
@@ -151,7 +161,7 @@ def test_r6a_who_came_first_goes_first() -> None:
     assert play.state("c") == "starting"
 
 
-def test_r6a_who_is_asleep_is_in_nobodys_way() -> None:
+def test_r06a_who_is_asleep_is_in_nobodys_way() -> None:
     """Only models that are awake, or on their way, exclude each other."""
     rules = GroupRules.from_config({"g": group("a", "b")}, [])
     play = Play(model("a", 4), model("b", 4), constraints=rules)

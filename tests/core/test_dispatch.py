@@ -83,16 +83,17 @@ def test_r05b_a_paused_answer_has_no_limit() -> None:
     assert play.scheduler.view("a").paused == 1
 
 
-def test_r05d_who_comes_back_from_a_stop_claims_when_it_is_fair() -> None:
-    """A younger one of another model doesn't take the memory that it leaves."""
-    play = Play(model("a"), model("b"))
+@pytest.mark.parametrize(("arrival", "orders"), [(5, []), (7, ["stop v"])])
+def test_r05d_who_comes_back_from_a_stop_claims_when_it_is_fair(
+    arrival: float, orders: list[str]
+) -> None:
+    """Then a younger one doesn't count on the memory that it leaves, and makes room elsewhere."""
+    play = Play(model("a", 12), *(model(name, 12, can_sleep=False) for name in "vw"))
+    play.up("v")
     play.up("a")
-    play.at(20, arrive(1, "b"))
-    play.at(20.5, arrive(2, "a"))
-    play.at(21, done(1))
-    play.at(22, arrive(3, "b"))
-    assert play.until(26) == []
-    assert play.at(27, slept("a")) == ["wake a"]
+    play.at(0, unload("a"))
+    play.at(1, arrive(1, "a"))
+    assert play.at(arrival, arrive(2, "w")) == orders
 
 
 def test_r06b_loads_when_all_devices_are_free() -> None:
@@ -208,6 +209,37 @@ def test_r06e_one_who_was_in_the_way_of_an_older_claim_only() -> None:
     play.at(20, arrive(2, "w"))
     assert play.until(25) == []  # w is fair, and claims 4 on gpu0
     assert play.at(26, arrive(3, "z")) == ["sleep y", "start z"]
+
+
+def test_r06e_no_younger_one_takes_what_an_older_one_claims() -> None:
+    """It would fit now; but its victim still answers, and what it frees is for the older claim."""
+    play = Play(
+        model("w", 4, on="gpu0+gpu1"),
+        model("x", 22, on="gpu1", min_awake_s=999),
+        model("y", 10),
+        model("z", 12),
+        room={"gpu0": 24, "gpu1": 24},
+    )
+    for ticket, name in ((1, "x"), (2, "y")):
+        play.at(0, arrive(ticket, name))
+        play.at(0, ready(name))
+    play.at(20, arrive(3, "w"))
+    play.at(26, arrive(4, "z"))
+    assert play.until(35) == []
+    assert play.at(36, done(2)) == ["sleep y", "start z"]
+
+
+def test_r05_what_is_closed_for_one_is_no_victim_for_the_next() -> None:
+    """Its memory is promised already: the younger one has to find somebody else."""
+    play = Play(*(model(name, 10) for name in ("x", "y", "v", "w")))
+    for ticket, name in ((1, "x"), (2, "y")):
+        play.at(0, arrive(ticket, name))
+        play.at(ticket, ready(name))
+    play.at(50, arrive(3, "v"))
+    play.at(50, arrive(4, "w"))
+    assert play.until(55) == []
+    assert play.at(56, arrive(5, "x")) == []
+    assert play.at(56, arrive(6, "y")) == []
 
 
 @pytest.mark.parametrize("gone", ["left", "unloaded"])

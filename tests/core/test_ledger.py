@@ -67,6 +67,12 @@ def test_an_unknown_need_is_all_that_pinned_models_leave() -> None:
     assert share.bytes == {"gpu0": 20 * GIB}
 
 
+def test_one_of_unknown_size_is_in_the_way_even_where_nothing_is_left() -> None:
+    """A share of nothing would be overlooked."""
+    one, pin = slot("a", None), slot("p", 24, pinned=True)
+    assert books(one, pin).share_of(one).bytes == {"gpu0": 1}
+
+
 def test_an_estimate_counts_as_long_as_it_fits() -> None:
     """Larger than what pinned models and others leave, it proves nothing: it loads alone."""
     one = slot("a", None, estimate={"gpu0": 18 * GIB})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import AbilityChanged, Event, ModelChanged, NeedChanged
+from llmsnap.core.messages import AbilityChanged, Event, ModelChanged, ModelGoing, NeedChanged
+from llmsnap.errors import UpstreamLost
 from tests.core.play import (
     GIB,
     Play,
@@ -82,6 +83,19 @@ def test_r04_a_crash_ends_what_it_served_and_starts_cold_for_those_who_wait() ->
     assert play.at(101, ready("a", 2)) == ["admit 3"]
 
 
+def test_r04_nothing_is_sent_to_a_process_that_is_going() -> None:
+    """From the first word of its end: who was served is told, who comes waits for a cold start."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ready("a"))
+    error = UpstreamLost("a is going")
+    assert play.at(2, ModelGoing("a", 1, error)) == ["abort 1: UpstreamLost"]
+    assert play.at(3, arrive(2, "a")) == []
+    assert play.scheduler.view("a").state is State.STOPPING
+    assert play.at(4, exited("a")) == ["start a"]
+    assert play.at(5, ModelGoing("a", 1, error)) == []
+
+
 def test_r04_a_failed_sleep_ends_the_process_and_nothing_else() -> None:
     """Who waited for the memory gets it; who waits for the model starts it cold."""
     play = Play(model("a"), model("b"))
@@ -111,6 +125,17 @@ def test_r04_out_of_memory_tries_once_more_with_a_larger_need() -> None:
     assert play.at(1, oom("a")) == ["start a"]
     assert play.scheduler.view("a").need == {"gpu0": round(11.5 * GIB)}
     assert play.at(2, oom("a", 2)) == ["reject 1: StartFailed"]
+
+
+def test_r04_getting_ready_clears_what_ran_out() -> None:
+    """The next time it has its second try again."""
+    play = Play(model("a", 10))
+    play.at(0, arrive(1, "a"))
+    play.at(1, oom("a"))
+    play.at(2, ready("a", 2))
+    play.at(3, exited("a", 2))
+    play.at(4, arrive(2, "a"))
+    assert play.at(5, oom("a", 3)) == ["start a"]
 
 
 def test_r04_out_of_memory_makes_room_before_the_second_try() -> None:
@@ -251,3 +276,16 @@ def test_r04_the_round_trip_is_measured() -> None:
     play.at(26, woken("a"))
     assert play.scheduler.view("a").round_trip_s == 3 + 2
     assert play.scheduler.view("b").round_trip_s == 4 + 4  # its wake is still a guess
+
+
+def test_r04_the_end_of_a_start_is_no_way_out() -> None:
+    """Only a stop of a model that was ready says how long it takes to leave."""
+    play = Play(model("a", can_sleep=False))
+    play.at(0, arrive(1, "a"))
+    play.at(1, unload("a"))
+    play.at(40, exited("a"))
+    assert play.scheduler.view("a").round_trip_s == 8
+    play.up("a", at=50)
+    play.at(60, unload("a"))
+    play.at(70, exited("a", 2))
+    assert play.scheduler.view("a").round_trip_s == 0 + 10

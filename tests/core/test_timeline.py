@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.core.messages import Phases
+from llmsnap.core.messages import NeedChanged, Phases
 from llmsnap.core.timeline import Phase, Timeline
-from tests.core.play import Play, arrive, done, exited, model, ready, slept, woken
+from tests.core.play import GIB, Play, arrive, done, exited, model, ready, slept, unload, woken
 
 
 def test_each_takes_the_part_from_its_own_arrival_on() -> None:
@@ -85,6 +85,50 @@ def test_phases_of_one_who_is_held_back_after_ready() -> None:
     play.at(106, arrive(3, "a"))
     play.at(110, done(2))
     assert play.phases(3) == Phases(queue_s=4)
+
+
+def test_phases_of_a_plan_that_comes_to_nothing() -> None:
+    """When its victim isn't enough any more, it is in the queue again."""
+    play = Play(model("x", 12), model("y", 10, min_awake_s=90), model("w", 12))
+    for ticket, name in ((1, "x"), (2, "y")):
+        play.at(0, arrive(ticket, name))
+        play.at(0, ready(name))
+    play.at(50, arrive(3, "w"))
+    assert play.until(55) == []  # x is closed
+    assert play.at(60, NeedChanged("y", {"gpu0": 13 * GIB})) == []  # x alone won't do
+    assert play.until(90) == []  # y may be closed as well
+    play.at(95, done(1))
+    play.at(95, done(2))
+    play.at(96, slept("x"))
+    play.at(97, slept("y"))
+    play.at(99, ready("w"))
+    assert play.phases(3) == Phases(queue_s=35, drain_s=10, evict_s=2, start_s=2)
+
+
+def test_phases_of_one_who_inherits_nothing() -> None:
+    """The victim was closed for somebody who left: the next one begins in the queue."""
+    play = Play(model("a"), model("b"))
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(50, arrive(2, "b"))
+    assert play.until(56) == []
+    play.at(57, done(2))
+    play.at(60, arrive(3, "b"))
+    play.at(70, done(1))
+    play.at(71, slept("a"))
+    play.at(73, ready("b"))
+    assert play.phases(3) == Phases(queue_s=5, drain_s=5, evict_s=1, start_s=2)
+
+
+def test_phases_of_one_who_waits_for_an_exit() -> None:
+    """A stop isn't a start, whatever it interrupted."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, unload("a"))
+    play.at(2, arrive(2, "a"))
+    play.at(5, exited("a"))
+    play.at(9, ready("a", 2))
+    assert play.phases(2) == Phases(queue_s=3, start_s=4)
 
 
 def test_phases_of_one_who_does_not_wait() -> None:

@@ -97,11 +97,17 @@ def test_r11_one_that_was_unloaded_stays_down_until_it_is_asked_for() -> None:
 
 def test_r11_one_that_was_unloaded_while_it_waited_waits_no_more() -> None:
     """Its place in the queue goes with the request to unload it."""
-    play = Play(model("p", 4, pinned=True))
+    play = Play(model("p", 10, pinned=True), model("a", 14), model("b", 10))
     play.until(0)
-    play.at(1, failed("p"))
-    play.at(2, failed("p", 2))
-    assert play.at(3, unload("p")) == []
+    play.at(0, failed("p"))
+    play.at(1, failed("p", 2))
+    play.up("a", at=1)
+    play.at(2, arrive(1, "b"))
+    play.at(2, ready("b"))
+    play.at(2.5, arrive(2, "a"))
+    assert play.until(4) == []  # p is in the queue since 3
+    assert play.at(4, unload("p")) == []
+    assert play.at(5, done(1)) == []
     assert play.until(999) == []
 
 

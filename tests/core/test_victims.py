@@ -138,14 +138,54 @@ def test_r10_one_that_cannot_pause_ends_its_answer() -> None:
 
 def test_r10_a_paused_model_pauses_without_waiting_so_long_again() -> None:
     """Its own entry counts as one that has waited; the other's slice is obeyed."""
-    play = Play(model("a", can_pause=True), model("b", can_pause=True))
+    play = Play(model("a", can_pause=True), model("b", can_pause=True, time_slice_s=4.0))
     play.at(0, arrive(1, "a"))
     play.at(0, ready("a"))
     play.at(20, arrive(2, "b"))
     assert play.until(35) == [(35.0, "sleep a")]
     play.at(37, slept("a"))
     assert play.at(40, ready("b")) == ["admit 2"]
-    assert play.until(99) == [(64.0, "sleep b")]  # its slice, 24 s; a has been paused since 35
+    assert play.until(99) == [(44.0, "sleep b")]
+
+
+def test_r10_an_idle_model_and_a_pause_together() -> None:
+    """Where one of them isn't enough."""
+    play = Play(model("x", 10, can_pause=True, min_awake_s=999), model("i", 10), model("w"))
+    play.at(0, arrive(1, "x"))
+    play.at(0, ready("x"))
+    play.up("i")
+    play.at(20, arrive(2, "w"))
+    assert play.until(99) == [(35.0, "sleep i"), (35.0, "sleep x")]
+
+
+def test_r10_a_deadline_counts_for_one_that_was_idle_a_moment_ago() -> None:
+    """It took a ticket in the very walk in which it was held for that; the pause is on time."""
+    settings: dict[str, Any] = {"can_pause": True, "min_awake_s": 999, "time_slice_s": 2.0}
+    play = Play(model("a", **settings), model("b"))
+    play.up("a")
+    play.at(1, arrive(1, "a"))
+    play.at(10, arrive(2, "b"))
+    assert play.at(24, done(1)) == []
+    assert play.at(24.5, arrive(3, "a")) == ["admit 3"]
+    assert play.until(31) == [(25.0, "sleep a")]
+
+
+def test_r10_one_that_could_not_go_to_sleep_is_not_even_closed() -> None:
+    """Its tier is full of paused answers: it goes on taking tickets until minAwake."""
+    play = Play(
+        model("a", can_pause=True),
+        model("b", can_pause=True, min_awake_s=999, time_slice_s=1.0),
+        model("c"),
+        ram=20,
+    )
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(20, arrive(2, "b"))
+    assert play.until(35) == [(35.0, "sleep a")]
+    play.at(36, slept("a"))
+    play.at(37, ready("b"))
+    play.at(38, arrive(3, "c"))
+    assert play.at(80, arrive(4, "b")) == ["admit 4"]
 
 
 def test_r10_all_paused_answers_go_on() -> None:

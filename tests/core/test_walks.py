@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 
+from llmsnap.core.messages import Event
 from tests.core.world import World, build, script
 
 SEEDS = 120
+ACCIDENTS = (
+    "served",
+    "left",
+    "aborted",
+    "pauses",
+    "failures",
+    "ooms",
+    "alarms checked",
+    "rejected BackingOff",
+    "rejected ConcurrencyLimited",
+    "rejected DoesNotFit",
+    "rejected ModelUnloaded",
+    "rejected ShuttingDown",
+    "rejected StartFailed",
+    "rejected WaitedTooLong",
+    *(event.__name__ for event in get_args(Event)),
+)
 TALLIES: dict[int, Counter[str]] = {}
 
 
@@ -25,6 +44,16 @@ def test_no_walk_loses_a_ticket(seed: int) -> None:
     if world.shutting_down:
         assert world.scheduler.idle
         assert not world.processes
+
+
+def test_the_walks_met_every_accident() -> None:
+    """Together they are long enough, and nothing that may happen was left out."""
+    if len(TALLIES) < SEEDS:
+        pytest.skip("only some of the walks were run")
+    total = sum(TALLIES.values(), Counter[str]())
+    assert total["events"] >= 100_000
+    for what in ACCIDENTS:
+        assert total[what] >= 20, f"{what} happened only {total[what]} times"
 
 
 def most_loads(world: World) -> int:

@@ -27,6 +27,31 @@ def test_r09_one_that_is_larger_than_the_tier_is_stopped() -> None:
     assert play.state("z") is State.ASLEEP
 
 
+def test_r09_only_its_own_tier_makes_room() -> None:
+    """Stopping one that sleeps elsewhere would help nobody."""
+    play = Play(model("z", 20, tier="swap"), model("a"), model("b"), ram=10)
+    play.up("z")
+    play.at(1, arrive(1, "a"))
+    play.at(2, slept("z"))
+    play.at(3, ready("a"))
+    play.at(4, done(1))
+    assert play.at(5, arrive(2, "b")) == ["stop a"]
+    assert play.state("z") is State.ASLEEP
+
+
+def test_r09_no_timer_stops_a_victim_that_waits_for_the_tier() -> None:
+    """It is on its way out already."""
+    play = Play(model("z"), model("a", ttl_s=10.0), model("b"), ram=20)
+    play.up("z")
+    play.at(12, arrive(1, "a"))
+    play.at(13, slept("z"))
+    play.at(14, ready("a"))
+    play.at(15, done(1))
+    assert play.at(20, arrive(2, "b")) == ["stop z"]
+    assert play.until(40) == []
+    assert play.at(41, exited("z")) == ["sleep a"]
+
+
 def test_r09_only_colder_ones_make_room_for_an_idle_model() -> None:
     """One that was used later than the victim keeps its place in the tier."""
     play = Play(model("a", 10), model("z", 10), model("w", 20), ram=10)

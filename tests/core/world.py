@@ -27,6 +27,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     ModelChanged,
+    ModelGoing,
     ModelSpec,
     NeedChanged,
     Reject,
@@ -43,7 +44,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.core.scheduler import Scheduler
-from llmsnap.errors import StartFailed
+from llmsnap.errors import StartFailed, UpstreamLost
 
 GIB = 1024**3
 
@@ -141,7 +142,8 @@ class World:
             self.do(action)
         self.alarm = self.scheduler.next_deadline
         assert self.alarm > self.now
-        self.check_books()
+        if self.rng.random() < 0.2:
+            self.check_books()
         if self.rng.random() < 0.005:
             self.check_alarm()
 
@@ -166,7 +168,7 @@ class World:
             case Reject(ticket, error):
                 self.end(ticket, "waiting", f"rejected {type(error).__name__}")
             case Abort(ticket, _):
-                self.abort(ticket)
+                self.end(ticket, "served", "aborted")
             case Start(model, generation):
                 self.start(model, generation)
             case Wake(model, generation):
@@ -177,6 +179,7 @@ class World:
                 self.stop(model, generation)
 
     def admit(self, ticket: int) -> None:
+        """Let a client through; its model must be there."""
         client = self.clients[ticket]
         assert client.state == "waiting", f"{ticket} is admitted, but was {client.state}"
         assert self.processes[client.model].state == "ready"
@@ -184,16 +187,15 @@ class World:
         self.tally["admitted"] += 1
         self.after(client.seconds, self.finish, ticket)
 
-    def abort(self, ticket: int) -> None:
-        self.end(ticket, "served", "aborted")
-
     def end(self, ticket: int, state: str, how: str) -> None:
+        """A client gets an error, once."""
         client = self.clients[ticket]
         assert client.state == state, f"{ticket} is {how}, but was {client.state}"
         client.state = "ended"
         self.tally[how] += 1
 
     def start(self, model: str, generation: int) -> None:
+        """Begin a process, of which there is none."""
         assert not self.shutting_down, "a start while shutting down"
         assert model not in self.processes, f"two processes of {model}"
         self.load(model, Process(generation, {}, alone=False))
@@ -201,6 +203,7 @@ class World:
         self.after(self.rng.uniform(0.5, 8), self.loaded, model, generation, "ready", fate)
 
     def wake(self, model: str, generation: int) -> None:
+        """Begin to wake a process that is asleep."""
         process = self.processes[model]
         assert (process.state, process.generation) == ("asleep", generation)
         self.load(model, process)
@@ -247,6 +250,7 @@ class World:
         )
 
     def sleep(self, model: str, generation: int) -> None:
+        """Begin to put a process to sleep, which must be able to, and have room there."""
         process, spec = self.processes[model], self.specs[model]
         assert (process.state, process.generation) == ("ready", generation)
         assert spec.can_sleep
@@ -263,6 +267,7 @@ class World:
         self.after(self.rng.uniform(0.2, 3) + late_s, self.asleep, model, generation, fate)
 
     def stop(self, model: str, generation: int) -> None:
+        """Begin to end a process, which must have nothing under way."""
         process = self.processes[model]
         assert process.generation == generation
         assert process.state != "stopping", f"{model} is stopped twice"
@@ -335,8 +340,19 @@ class World:
     def crash(self, model: str, generation: int) -> None:
         """A process dies by itself while nothing is being done to it."""
         process = self.processes.get(model)
-        if process and process.generation == generation and process.state in ("ready", "asleep"):
+        if process is None or process.generation != generation:
+            return
+        if process.state == "ready" and self.rng.random() < 0.5:
+            self.go(model, process)
+        elif process.state in ("ready", "asleep"):
             self.died(model, generation)
+
+    def go(self, model: str, process: Process) -> None:
+        """A process is ending by itself, and takes its time."""
+        self.tally["failures"] += 1
+        process.state = "stopping"
+        self.feed(ModelGoing(model, process.generation, UpstreamLost(f"{model} is going")))
+        self.after(self.rng.uniform(0.1, 2), self.gone, model, process.generation)
 
     def died(self, model: str, generation: int, *, oom: bool = False) -> None:
         """A process is gone that nobody ended."""

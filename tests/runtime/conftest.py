@@ -30,8 +30,10 @@ def no_process_is_left() -> Iterator[None]:
     mark = os.environ[_OURS] = secrets.token_hex(8)
     yield
     del os.environ[_OURS]
-    left = [p.info for p in psutil.process_iter(["pid", "cmdline"]) if _carries(p, mark)]
-    assert not left, f"processes are left behind: {left}"
+    left = [p for p in psutil.process_iter(["pid", "cmdline"]) if _carries(p, mark)]
+    for process in left:
+        process.kill()
+    assert not left, f"processes were left behind: {[process.info for process in left]}"
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:

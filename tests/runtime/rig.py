@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from llmsnap.core.constraints import Constraints, Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import ModelChanged, ModelSpec, Schedule
+from llmsnap.core.messages import ModelChanged, ModelGoing, ModelSpec, Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import SleepDriver, Tools
@@ -27,7 +29,15 @@ from tests.helpers.waiting import eventually
 
 CHILDREN = Path(__file__).parent.parent / "helpers" / "children"
 
+PROXY_LIKE = (sys.executable, "-m", "tests.helpers.children.proxy_like")
+"""The command line of a small parent; its loop, a folder and a command follow."""
+
 GIB = 1024**3
+
+
+def loop_name() -> str:
+    """Which event loop the test runs on."""
+    return "uvloop" if isinstance(asyncio.get_running_loop(), uvloop.Loop) else "asyncio"
 
 
 def serve_argv(port: int, options: str = "") -> tuple[str, ...]:
@@ -66,6 +76,7 @@ class Rig:
         self.run_folder = folder / "run"
         self.logs = Logs()
         self.news: list[ModelChanged] = []
+        self.going: list[ModelGoing] = []
         self.supervisor: Supervisor | None = None
         self.runners: dict[str, Runner] = {}
         self.scheduler: Scheduler | None = None
@@ -138,7 +149,10 @@ class Rig:
         await self.prober.aclose()
         self.logs.close()
 
-    def _report(self, news: ModelChanged) -> None:
-        self.news.append(news)
+    def _report(self, news: ModelChanged | ModelGoing) -> None:
+        if isinstance(news, ModelChanged):
+            self.news.append(news)
+        else:
+            self.going.append(news)
         if self.supervisor is not None:
             self.supervisor.post(news)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -85,7 +86,7 @@ def test_secrets_are_blanked_however_they_are_cut(
     at_once.flush()
     in_pieces = SecretFilter(secrets, parts.extend)
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         in_pieces.write(text[begin:end].encode())
     in_pieces.flush()
     assert parts == whole
@@ -210,9 +211,11 @@ async def test_lines_from_other_threads_reach_followers(logger: logging.Logger) 
     logger.addHandler(ProxyLog(logs))
     logger.info("first")
     subscription = logs.proxy.subscribe()
-    thread = threading.Thread(target=logger.info, args=("from afar",))
+    reading = asyncio.ensure_future(next_of(subscription))
+    await asyncio.sleep(0)
+    thread = threading.Timer(0.05, logger.info, args=("from afar",))
     thread.start()
-    assert await next_of(subscription) == b"[INFO] from afar\n"
+    assert await reading == b"[INFO] from afar\n"
     thread.join()
     subscription.close()
 

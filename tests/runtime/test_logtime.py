@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_the_fifteen_layouts_of_go(layout: str, text: str) -> None:
         ("kitchen", WHEN.replace(hour=12), "12:04PM"),
         ("rfc3339nano", WHEN.replace(microsecond=120000), "2006-01-02T15:04:05.12-07:00"),
         ("rfc3339nano", WHEN.replace(microsecond=0), "2006-01-02T15:04:05-07:00"),
-        ("rfc3339", WHEN.astimezone(timezone.utc), "2006-01-02T22:04:05Z"),
+        ("rfc3339", WHEN.astimezone(UTC), "2006-01-02T22:04:05Z"),
         (" RFC3339 ", WHEN, "2006-01-02T15:04:05-07:00"),
     ],
 )

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -97,6 +98,18 @@ def own_argv() -> tuple[str, ...]:
     return proctable.command_line(os.getpid())
 
 
+async def test_a_connection_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port among those that clients get may be the very one the question is asked from."""
+    port = free_port()
+    connect = asyncio.open_connection
+
+    def from_that_port(host: str, port: int) -> Awaitable[object]:
+        return connect(host, port, local_addr=("127.0.0.1", port))
+
+    monkeypatch.setattr(asyncio, "open_connection", from_that_port)
+    assert await holder(["127.0.0.1"], port) is None
+
+
 @pytest.mark.parametrize(
     ("address", "asked", "counts"),
     [
@@ -106,6 +119,7 @@ def own_argv() -> tuple[str, ...]:
         ("::", ["127.0.0.1"], True),
         ("::1", ["::1"], True),
         ("127.0.0.2", ["127.0.0.1"], False),
+        ("127.0.0.1", ["0.0.0.0"], True),
     ],
 )
 async def test_addresses_and_wildcards(address: str, asked: list[str], counts: bool) -> None:

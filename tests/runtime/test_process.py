@@ -1,20 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import ctypes
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
-import uvloop
 
 from llmsnap.errors import StartFailed
 from llmsnap.runtime.logs import LogPipe
@@ -30,7 +29,7 @@ from llmsnap.runtime.process import (
 )
 from llmsnap.runtime.proctable import ON_LINUX
 from tests.helpers.waiting import eventually
-from tests.runtime.rig import CHILDREN
+from tests.runtime.rig import CHILDREN, PROXY_LIKE, loop_name
 
 GONE = Farewell(grace_s=0)
 
@@ -78,11 +77,6 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def uses_uvloop() -> bool:
-    """Whether the test runs on uvloop's loop."""
-    return isinstance(asyncio.get_running_loop(), uvloop.Loop)
 
 
 async def test_a_child_leads_its_own_session_with_no_input() -> None:
@@ -290,6 +284,23 @@ async def test_no_zombies() -> None:
     assert psutil.Process().children() == []
 
 
+async def test_orphans_that_come_to_us_are_reaped() -> None:
+    """As a container's init we inherit a wrapper's children, and nobody else would reap them."""
+    if not ON_LINUX:
+        pytest.skip("only Linux has subreapers")
+    subreaper, libc = 36, ctypes.CDLL(None)
+    libc.prctl(subreaper, 1, 0, 0, 0)
+    try:
+        async with started(*shell("sleep 60 & echo pid $!; exit 0")) as it:
+            await it.child.wait()
+            await eventually(lambda: bool(it.pids()))
+            orphan = it.pids()[0]
+            assert psutil.Process(orphan).ppid() == os.getpid()
+        await eventually(lambda: not psutil.pid_exists(orphan))
+    finally:
+        libc.prctl(subreaper, 0, 0, 0, 0)
+
+
 async def test_a_cancelled_launch_leaves_no_process() -> None:
     """Whichever step the cancellation meets."""
     pipe = LogPipe(lambda _: None)
@@ -345,7 +356,7 @@ async def test_what_is_no_program_says_so(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("echo hello\n")
     script.chmod(0o755)
-    if uses_uvloop():
+    if loop_name() == "uvloop":
         async with started(str(script)) as it:
             await eventually(lambda: it.output == b"hello\n")
         return
@@ -370,24 +381,16 @@ def test_exit_codes_in_words(code: int, said: str) -> None:
     assert said in describe_exit(code)
 
 
-async def test_children_die_with_a_parent_that_was_killed() -> None:
+async def test_u61_children_die_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     """`kill -9` of the parent leaves no child, on Linux at once by the kernel's hand."""
     if not ON_LINUX:
         pytest.skip("only Linux has PR_SET_PDEATHSIG")
-    code = (
-        "import asyncio, os, uvloop\n"
-        "from llmsnap.runtime.process import Command, launch\n"
-        "async def main():\n"
-        "    command = Command(argv=('sleep', '60'), env=os.environ)\n"
-        "    child = await launch(command, output=2, mark='x')\n"
-        "    print(child.pid, flush=True)\n"
-        "    await asyncio.sleep(60)\n"
-        f"{'uvloop' if uses_uvloop() else 'asyncio'}.run(main())\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+    argv = [*PROXY_LIKE, loop_name(), str(tmp_path), "sleep", "60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as parent:  # noqa: ASYNC220
         assert parent.stdout is not None
         line = await asyncio.to_thread(parent.stdout.readline)
-        child = int(line)
-        assert lives(child)
+        child = int(line.split()[1])
+        alive = lives(child)
         parent.kill()
+        assert alive
         await eventually(lambda: not lives(child))

@@ -28,7 +28,7 @@ def test_lines_come_out_in_order() -> None:
 
 
 def test_a_stalled_reader_blocks_nobody_and_is_told_what_it_missed() -> None:
-    """The pipe is full, the queue too: writing goes on at once, and a line says how much is gone."""
+    """Pipe and queue are full: writing goes on at once, and a line says how much is gone."""
     read_end, write_end = os.pipe()
     out = Stdout(write_end)
     before = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -30,6 +31,7 @@ class FakeLender:
         self.ended: list[tuple[str, int]] = []
         """Models and generations that were told to be stalled."""
         self._upstreams: dict[str, Upstream] = {}
+        self._ready_at: dict[str, float] = {}
         self._watchers: list[Watcher] = []
         self._tickets = Tickets(self._post)
 
@@ -48,6 +50,12 @@ class FakeLender:
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 
+    def view(self, model: str) -> ModelView:
+        """Its state, and since when it is ready."""
+        if model not in self._upstreams:
+            return view(model, State.SLEEPING)
+        return replace(view(model, State.READY), ready_at=self._ready_at[model])
+
     def stalled(self, model: str, generation: int) -> None:
         """Note it."""
         self.ended.append((model, generation))
@@ -59,6 +67,7 @@ class FakeLender:
         self._upstreams[model] = Upstream(
             model, generation, "127.0.0.1", port, base_path, tls=False, pid=None
         )
+        self._ready_at[model] = asyncio.get_running_loop().time()
         for ticket in [t for t, waited_for in self.waiting.items() if waited_for == model]:
             self._admit(ticket, model)
 

@@ -63,7 +63,9 @@ class Line:
 
     def drop(self) -> None:
         """Close at once, as the system does for a process that dies."""
-        self.writer.transport.abort()
+        # asyncio's transports fail in `abort` once they have ended by `close` with bytes left.
+        with suppress(AttributeError):
+            self.writer.transport.abort()
 
     def reset(self) -> None:
         """Close so that the other side gets an error and not an end."""

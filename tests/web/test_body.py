@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from llmsnap.errors import BadRequest, BodyTooLarge, ServiceUnavailable
+from llmsnap.errors import BadRequest, BodyTooLarge, RequestStalled, ServiceUnavailable
+from llmsnap.web import body
 from llmsnap.web.body import MEMORY_BYTES, HeldBody, examine
 from tests.web.bodies import Tap, held, reader
 
@@ -96,6 +97,14 @@ async def test_broken_framing_is_a_bad_request() -> None:
 
     with pytest.raises(BadRequest, match="bad chunk size"):
         await HeldBody(content, max_bytes=10, declared=None).whole()
+
+
+async def test_a_client_that_stops_half_way_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep its model for ever; what had come by then is no reason to wait on."""
+    monkeypatch.setattr(body, "STALL_S", 0.02)
+
+    with pytest.raises(RequestStalled, match=r"nothing more of the request came for 0\.02 s"):
+        await held(b"half", eof=False).whole()
 
 
 async def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

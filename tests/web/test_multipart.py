@@ -41,10 +41,12 @@ async def test_the_field_is_found_wherever_it_is(body: bytes) -> None:
     assert found.value == body[found.start : found.end] == b"whisper-1"
 
 
-@given(st.lists(st.integers(0, len(FILE + MODEL + END)), max_size=12))
-def test_the_pieces_dont_matter(cuts: list[int]) -> None:
+@given(
+    st.sampled_from([FILE + MODEL + END, MODEL + FILE + END]),
+    st.lists(st.integers(0, len(FILE + MODEL + END)), max_size=12),
+)
+def test_the_pieces_dont_matter(body: bytes, cuts: list[int]) -> None:
     """However the body is cut on its way, the same place is found."""
-    body = FILE + MODEL + END
     places = [0, *sorted(cuts), len(body)]
     pieces = [body[a:b] for a, b in pairwise(places) if b > a]
 
@@ -53,6 +55,17 @@ def test_the_pieces_dont_matter(cuts: list[int]) -> None:
 
     start = body.index(b"whisper-1")
     assert asyncio.run(found()) == Field(start, start + 9, b"whisper-1")
+
+
+@pytest.mark.parametrize("cut", range(1, len(MODEL)))
+async def test_a_first_part_that_comes_in_two(cut: int) -> None:
+    """Wherever the first view ends, the part is looked at again when there is more of it."""
+    body = MODEL + FILE + END
+
+    found = await find(body[:cut], body[cut:])
+
+    assert found is not None
+    assert found.value == b"whisper-1"
 
 
 async def test_no_more_is_held_than_it_takes() -> None:

@@ -51,11 +51,13 @@ def begin(args: argparse.Namespace) -> None:
 def serve(args: argparse.Namespace) -> None:
     """Answer as told, for ever."""
     began = time.monotonic()
-    listener = socket.create_server((args.host, args.port))
+    held = []
+    family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    listener = socket.create_server((args.host, args.port), family=family)
     while True:
         connection, _ = listener.accept()
         if args.hang:
-            threading.Thread(target=lambda c=connection: time.sleep(3600) or c, daemon=True).start()
+            held.append(connection)
             continue
         with connection:
             connection.recv(65536)

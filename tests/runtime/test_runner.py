@@ -1,0 +1,571 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmsnap.core.lifecycle import Trigger
+from llmsnap.errors import StartFailed, UpstreamLost
+from llmsnap.runtime.plan import Endpoint
+from llmsnap.runtime.runner import Runner
+from llmsnap.runtime.upstream import Upstream
+from tests.helpers.ports import free_port
+from tests.helpers.waiting import eventually
+from tests.runtime.rig import Rig, plan
+
+
+def shell(script: str) -> tuple[str, ...]:
+    """A real shell that runs `script`."""
+    return ("/bin/sh", "-c", script)
+
+
+def gone(pid: int) -> bool:
+    """Whether `pid` neither runs nor is a zombie of ours."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def assert_nothing_runs(runner: Runner) -> None:
+    """It shows no process."""
+    assert not runner.alive
+    assert runner.pid is None
+    assert runner.upstream is None
+
+
+async def test_a_generation_from_start_to_stop(rig: Rig) -> None:
+    """READY, then EXITED when told to, each once and with its generation."""
+    a = plan()
+    runner = rig.runner(a)
+    assert_nothing_runs(runner)
+    runner.start(7)
+    assert runner.alive
+    ready = await rig.reported(Trigger.READY)
+    assert (ready.model, ready.generation, ready.error) == ("a", 7, None)
+    pid = runner.pid
+    assert pid is not None
+    assert runner.upstream == Upstream("a", 7, "127.0.0.1", a.endpoint.port, "", False, pid)
+    runner.stop()
+    exited = await rig.reported(Trigger.EXITED)
+    assert (exited.generation, exited.error, exited.oom) == (7, None, False)
+    assert gone(pid)
+    assert_nothing_runs(runner)
+    assert rig.news == []
+
+
+async def test_the_next_generation_starts_afresh(rig: Rig) -> None:
+    """The same port, another process."""
+    runner = rig.runner(plan())
+    pids = set()
+    for generation in (1, 2):
+        runner.start(generation)
+        await rig.reported(Trigger.READY)
+        pids.add(runner.pid)
+        runner.stop()
+        assert (await rig.reported(Trigger.EXITED)).generation == generation
+    assert len(pids) == 2
+
+
+async def test_stop_before_the_first_step(rig: Rig) -> None:
+    """A task that was cancelled before it ran reports its end all the same."""
+    runner = rig.runner(plan())
+    runner.start(1)
+    runner.stop()
+    assert (await rig.reported(Trigger.EXITED)).error is None
+
+
+@pytest.mark.parametrize("steps", range(1, 40, 3))
+async def test_stop_at_any_step_of_the_start(rig: Rig, steps: int) -> None:
+    """However far it had come: one EXITED, no process, no port held, no file."""
+    runner = rig.runner(plan(options="--ready 60"))
+    runner.start(1)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    runner.stop()
+    assert (await rig.reported(Trigger.EXITED)).error is None
+    assert rig.news == []
+    assert psutil.Process().children() == []
+    assert list(rig.run_folder.glob("*")) == []
+
+
+async def test_stop_while_it_loads(rig: Rig) -> None:
+    """A process that isn't ready yet is ended without an error."""
+    runner = rig.runner(plan(options="--ready 60"))
+    runner.start(1)
+    await eventually(lambda: b"pid" in rig.logs.model("a").history())
+    pid = runner.pid
+    assert pid is not None
+    runner.stop()
+    assert (await rig.reported(Trigger.EXITED)).error is None
+    assert gone(pid)
+
+
+async def test_u26_a_child_that_dies_at_once_is_reported_at_once(rig: Rig) -> None:
+    """Not after the whole health timeout, and with its exit code and last words."""
+    argv = shell("for n in 1 2 3 4 5 6; do echo line $n >&2; done; exit 3")
+    runner = rig.runner(plan(argv=argv, start_timeout_s=900))
+    runner.start(1)
+    async with asyncio.timeout(1):
+        exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, StartFailed)
+    assert str(exited.error) == (
+        "model 'a': exit code 3 before it was ready; last output:\n"
+        "line 2\nline 3\nline 4\nline 5\nline 6"
+    )
+    assert exited.error.retry_after_s == 1
+    assert not exited.oom
+
+
+async def test_a_grandchild_with_our_pipe_does_not_hide_the_exit(rig: Rig) -> None:
+    """The leader's exit counts, and what it left behind is ended with it."""
+    runner = rig.runner(plan(argv=shell("sleep 60 & echo pid $!; exit 3"), start_timeout_s=900))
+    runner.start(1)
+    async with asyncio.timeout(2):
+        exited = await rig.reported(Trigger.EXITED)
+    assert "exit code 3" in str(exited.error)
+    assert gone(int(rig.logs.model("a").history().split()[1]))
+
+
+async def test_p33_a_health_that_is_never_200_ends_in_an_error(rig: Rig) -> None:
+    """After the start timeout the process is killed, and the error says what to change."""
+    runner = rig.runner(plan(options="--status 503", start_timeout_s=0.3))
+    runner.start(1)
+    exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, StartFailed)
+    assert "not ready after 0.3 s" in str(exited.error)
+    assert "startTimeout" in str(exited.error)
+    assert not exited.oom
+    assert psutil.Process().children() == []
+
+
+async def test_a_hung_health_does_not_outlast_the_start_timeout(rig: Rig) -> None:
+    """The limit holds in the middle of a probe."""
+    runner = rig.runner(plan(options="--hang --ignore-term", start_timeout_s=0.5, grace_s=0.1))
+    runner.start(1)
+    async with asyncio.timeout(3):
+        exited = await rig.reported(Trigger.EXITED)
+    assert "not ready after 0.5 s" in str(exited.error)
+
+
+async def test_p34_check_endpoint_none_is_ready_without_a_probe(rig: Rig) -> None:
+    """As soon as it runs, whether it listens or not."""
+    runner = rig.runner(plan(argv=("sleep", "60"), check_path=None))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    assert runner.upstream is not None
+
+
+async def test_a_crash_when_ready_is_reported_at_once(rig: Rig) -> None:
+    """UpstreamLost, with the exit code and what it printed."""
+    runner = rig.runner(plan(options="--print last-words --die-after 0.2"))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, UpstreamLost)
+    assert "model 'a' ended by itself: exit code 7" in str(exited.error)
+    assert str(exited.error).endswith("last-words")
+
+
+@pytest.mark.parametrize(
+    ("script", "oom"),
+    [
+        ("echo 'cudaMalloc failed: out of memory'; exit 1", True),
+        ("exit 137", True),
+        ("kill -9 $$", True),
+        ("echo 'unknown argument'; exit 1", False),
+        ("echo 'out of memory'; sleep 60", False),
+    ],
+)
+async def test_out_of_memory_is_told_apart(rig: Rig, script: str, oom: bool) -> None:
+    """By what the process said or how it was killed, if it ended by itself."""
+    runner = rig.runner(plan(argv=shell(script), start_timeout_s=0.5, grace_s=0.1))
+    runner.start(1)
+    assert (await rig.reported(Trigger.EXITED)).oom is oom
+
+
+async def test_u29_a_mebibyte_without_a_newline_blocks_nothing(rig: Rig) -> None:
+    """The pipe is drained with bounded memory, and the load has its deadline."""
+    runner = rig.runner(plan(options=f"--spam {2**20}"))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    assert len(rig.logs.model("a").history()) == 100 * 1024
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    stuck = rig.runner(plan("b", options=f"--spam {2**20} --status 503", start_timeout_s=0.5))
+    stuck.start(1)
+    error = (await rig.reported(Trigger.EXITED)).error
+    assert len(str(error)) < 1300
+
+
+async def test_u38_a_port_that_is_taken_names_who_has_it(rig: Rig) -> None:
+    """Nothing is started, and the stranger's 200 is never taken for ours."""
+    stranger = rig.runner(plan("b"))
+    stranger.start(1)
+    await rig.reported(Trigger.READY)
+    port = stranger.plan.endpoint.port
+    runner = rig.runner(plan(options="--print secret --api-key hunter22", port=port))
+    runner.start(1)
+    exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, StartFailed)
+    assert f"port {port} is taken by pid {stranger.pid} (" in str(exited.error)
+    assert "serve.py" in str(exited.error)
+    assert "startPort" in str(exited.error)
+    assert rig.logs.model("a").history() == b""
+
+
+async def test_the_holder_of_a_port_keeps_its_secrets(rig: Rig) -> None:
+    """Its command line is shown, its keys aren't."""
+    port = free_port()
+    code = f"import socket,time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
+    argv = ("python3", "-S", "-c", code, "--api-key", "hunter2222")
+    stranger = rig.runner(plan("b", argv=argv, port=port, check_path=None))
+    stranger.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: connects(port))
+    runner = rig.runner(plan(port=port))
+    runner.start(1)
+    text = str((await rig.reported(Trigger.EXITED)).error)
+    assert "--api-key ***" in text
+    assert "hunter2222" not in text
+
+
+def connects(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_an_answer_after_our_child_ended_is_not_ready(rig: Rig) -> None:
+    """A stranger who takes the port while our child dies is never taken for it."""
+    port = free_port()
+    runner = rig.runner(plan(argv=shell("sleep 0.5; exit 5"), port=port))
+    runner.start(1)
+    await eventually(lambda: runner.pid is not None)
+    stranger = rig.runner(plan("b", port=port))
+    stranger.start(1)
+    await rig.reported(Trigger.READY)
+    assert rig.runners["a"].upstream is None
+    exited = await rig.reported(Trigger.EXITED)
+    assert (exited.model, isinstance(exited.error, StartFailed)) == ("a", True)
+    assert "exit code 5" in str(exited.error)
+
+
+async def test_u67_a_command_that_is_not_found_names_the_path(rig: Rig) -> None:
+    """The PATH that was searched is the model's own."""
+    runner = rig.runner(plan(argv=("llama-servr",), env={"PATH": "/opt/none:/bin"}))
+    runner.start(1)
+    text = str((await rig.reported(Trigger.EXITED)).error)
+    assert "'llama-servr' is in none of the folders of PATH (/opt/none:/bin)" in text
+
+
+async def test_u69_each_model_has_exactly_its_own_environment(rig: Rig) -> None:
+    """What its plan says and the mark of its run, no more."""
+    env = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "1", "EMPTY": ""}
+    runner = rig.runner(plan(argv=("env", "-0"), env=env))
+    runner.start(1)
+    await rig.reported(Trigger.EXITED)
+    seen = dict(
+        line.split("=", 1)
+        for line in rig.logs.model("a").history().decode().split("\0")
+        if line.strip()
+    )
+    assert len(seen.pop("LLMSNAP_RUN_ID")) == 32
+    assert seen == env
+
+
+async def test_secrets_are_blanked_in_logs_errors_and_run_files(rig: Rig) -> None:
+    """The key is passed to the process and shown nowhere."""
+    argv = ("/bin/sh", "-c", 'echo "key is $2"; sleep 0.2; exit 1', "x", "--api-key", "hunter2222")
+    runner = rig.runner(plan(argv=argv, secrets=("hunter2222",)))
+    runner.start(1)
+    await eventually(lambda: bool(list(rig.run_folder.glob("*.json"))))
+    (path,) = rig.run_folder.glob("*.json")
+    note = json.loads(path.read_text())
+    assert note["command"][-2:] == ["--api-key", "***"]
+    assert note["pid"] == runner.pid
+    error = (await rig.reported(Trigger.EXITED)).error
+    assert "key is ***" in str(error)
+    assert rig.logs.model("a").history() == b"key is ***\n"
+    assert list(rig.run_folder.glob("*")) == []
+
+
+async def test_what_only_begins_like_a_secret_is_kept(rig: Rig) -> None:
+    """The last bytes before the exit are held back in case, and come out in the end."""
+    argv = shell("printf 'I am the hunt'; exit 1")
+    runner = rig.runner(plan(argv=argv, secrets=("hunter2222",)))
+    runner.start(1)
+    exited = await rig.reported(Trigger.EXITED)
+    assert str(exited.error).endswith("I am the hunt")
+    assert rig.logs.model("a").history() == b"I am the hunt"
+
+
+async def test_p36_what_ignores_sigterm_is_killed_after_the_grace(rig: Rig) -> None:
+    """The group gets SIGKILL."""
+    runner = rig.runner(plan(options="--ignore-term", grace_s=0.2))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert 0.19 <= loop.time() - before < 3
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["stopped", "failed"])
+async def test_an_order_to_stop_is_not_a_hurry(rig: Rig, failed: bool) -> None:
+    """Repeated, or after an order to fail, it leaves the process its grace."""
+    script = "trap 'echo asked; sleep 0.3; echo tidy; exit 4' TERM; echo up; while :; do :; done"
+    runner = rig.runner(plan(argv=shell(script), check_path=None, grace_s=60))
+    log = rig.logs.model("a")
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: log.history().endswith(b"up\n"))
+    if failed:
+        runner.fail(UpstreamLost("x"))
+    else:
+        runner.stop()
+    await eventually(lambda: log.history().endswith(b"asked\n"))
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert log.history().endswith(b"tidy\n")
+
+
+async def test_stop_now_skips_the_grace(rig: Rig) -> None:
+    """Before or while it is asked to end."""
+    runner = rig.runner(plan(options="--ignore-term", grace_s=60))
+    for hurries in ([True], [False, True]):
+        runner.start(len(hurries))
+        await rig.reported(Trigger.READY)
+        for now in hurries:
+            runner.stop(now=now)
+        async with asyncio.timeout(3):
+            await rig.reported(Trigger.EXITED)
+
+
+@pytest.mark.parametrize("where", ["group", "session"])
+async def test_p37_u57_wrapper_and_server_both_end(rig: Rig, where: str) -> None:
+    """Nothing listens afterwards, also where the server left the wrapper's session."""
+    a = plan(options=f"--grandchild {where}")
+    runner = rig.runner(a)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    server = int(rig.logs.model("a").history().split()[1])
+    assert server != runner.pid
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert gone(server)
+    assert not connects(a.endpoint.port)
+
+
+async def test_u57_a_shell_that_forks_and_waits(rig: Rig) -> None:
+    """`sh -c "server & wait"`, as people write it."""
+    a = plan()
+    words = " ".join(f"'{word}'" for word in a.argv)
+    runner = rig.runner(plan(argv=shell(f"{words} & wait"), port=a.endpoint.port))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert not connects(a.endpoint.port)
+
+
+async def test_p38_the_stop_command_gets_the_pid_and_the_environment(rig: Rig) -> None:
+    """`cmdStop` runs with `${PID}` replaced; what it prints is in the model's log."""
+    stop = shell('echo "stopping ${PID} for $NAME"; kill ${PID}')
+    env = {**os.environ, "NAME": "the-model"}
+    runner = rig.runner(plan(stop_argv=stop, env=env, grace_s=60))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    pid = runner.pid
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert f"stopping {pid} for the-model\n" in rig.logs.model("a").history().decode()
+
+
+async def test_u65_a_stop_command_that_hangs_or_fails_is_bounded(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the grace and no more; its failure is told."""
+    for stop, told in (("exec sleep 61", "still there"), ("exit 9", "exit code 9")):
+        runner = rig.runner(plan(stop_argv=shell(stop), grace_s=0.3))
+        runner.start(1)
+        await rig.reported(Trigger.READY)
+        runner.stop()
+        async with asyncio.timeout(3):
+            await rig.reported(Trigger.EXITED)
+        assert told in caplog.text
+
+
+async def test_u63_a_model_that_must_not_be_killed_has_all_the_time_it_needs(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`kill: false`: SIGTERM only, and the stop timeout is the model's own."""
+    code = "import signal,os,time\nsignal.signal(15, lambda *_: (time.sleep(0.5), os._exit(4)))\n"
+    argv = ("python3", "-S", "-c", f"{code}os.write(1, b'up')\nwhile True: time.sleep(60)")
+    runner = rig.runner(plan(argv=argv, kill=False, grace_s=0.1, check_path=None))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: rig.logs.model("a").history() == b"up")
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert "still there after 0.1 s" in caplog.text
+
+
+async def test_u59_our_own_group_is_never_signalled(rig: Rig) -> None:
+    """Ending a tree that holds this process's children spares this process and its group."""
+    received: list[int] = []
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, received.append, 15)
+    bystander = await asyncio.create_subprocess_exec("sleep", "60")
+    runner = rig.runner(plan(options="--grandchild group"))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert received == []
+    assert bystander.returncode is None
+    bystander.kill()
+    await bystander.wait()
+    loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_an_order_to_fail_carries_its_error(rig: Rig) -> None:
+    """A stalled process ends with the reason, once."""
+    runner = rig.runner(plan(options="--ignore-term", grace_s=0.2))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    why = UpstreamLost("silent")
+    runner.fail(why)
+    runner.stop()
+    exited = await rig.reported(Trigger.EXITED)
+    assert exited.error is why
+
+
+async def test_a_bug_in_our_own_code_ends_in_exited(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing hangs in `starting`; the traceback is in the log."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(rig.files, "add", broken)
+    runner = rig.runner(plan())
+    runner.start(1)
+    exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, StartFailed)
+    assert "ZeroDivisionError" in caplog.text
+    assert psutil.Process().children() == []
+
+
+class Driver:
+    """A sleep driver that does what it is told, when it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.may_end = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def sleep(self, pid: int) -> None:
+        await self._do("sleep", pid)
+
+    async def wake(self, pid: int) -> None:
+        await self._do("wake", pid)
+
+    async def _do(self, what: str, pid: int) -> None:
+        self.calls.append((what, pid))
+        await self.may_end.wait()
+        if self.error:
+            raise self.error
+
+
+async def test_sleep_and_wake(rig: Rig) -> None:
+    """SLEPT and WOKEN come when the driver is done, with the generation."""
+    driver = Driver()
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    driver.may_end.set()
+    runner.sleep()
+    assert (await rig.reported(Trigger.SLEPT)).generation == 1
+    runner.wake()
+    await rig.reported(Trigger.WOKEN)
+    assert driver.calls == [("sleep", runner.pid), ("wake", runner.pid)]
+
+
+@pytest.mark.parametrize("order", ["sleep", "wake"])
+async def test_a_driver_that_fails_costs_the_process(rig: Rig, order: str) -> None:
+    """There is no half-asleep state: it ends, and EXITED says why."""
+    driver = Driver()
+    driver.error = RuntimeError("cuda says no")
+    driver.may_end.set()
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    getattr(runner, order)()
+    exited = await rig.reported(Trigger.EXITED)
+    assert isinstance(exited.error, UpstreamLost)
+    assert "cuda says no" in str(exited.error)
+    assert rig.news == []
+
+
+def end_by_stop(rig: Rig) -> None:
+    """The scheduler's order."""
+    rig.runners["a"].stop()
+
+
+def end_by_crash(rig: Rig) -> None:
+    """Somebody else's."""
+    pid = rig.runners["a"].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", [end_by_stop, end_by_crash])
+async def test_an_end_in_the_middle_of_a_sleep(rig: Rig, end: Callable[[Rig], None]) -> None:
+    """The driver is called off, and no SLEPT comes after EXITED."""
+    driver = Driver()
+    runner = rig.runner(plan(options="--ignore-term", grace_s=60), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep()
+    await eventually(lambda: bool(driver.calls))
+    end(rig)
+    async with asyncio.timeout(3):
+        await rig.reported(Trigger.EXITED)
+    driver.may_end.set()
+    await asyncio.sleep(0.05)
+    assert rig.news == []
+
+
+async def test_what_sleeps_is_ended_by_sigkill(rig: Rig) -> None:
+    """It couldn't obey anything else; no grace is lost."""
+    driver = Driver()
+    driver.may_end.set()
+    runner = rig.runner(plan(options="--ignore-term", grace_s=60), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep()
+    await rig.reported(Trigger.SLEPT)
+    runner.stop()
+    async with asyncio.timeout(3):
+        await rig.reported(Trigger.EXITED)
+
+
+async def test_a_place_elsewhere_is_believed(rig: Rig, tmp_path: Path) -> None:
+    """For an upstream on another host there is no port to check; its answer is enough."""
+    runner = rig.runner(
+        plan(argv=("sleep", "60"), endpoint=Endpoint(host="192.0.2.7", port=9), check_path=None)
+    )
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    assert runner.upstream is not None
+    assert runner.upstream.host == "192.0.2.7"

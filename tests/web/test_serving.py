@@ -1,0 +1,346 @@
+"""One request from its place in the queue to the end of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from llmsnap.config.schema import ModelConfig, Timeouts
+from llmsnap.core.lifecycle import State
+from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
+from tests.helpers.waiting import eventually
+from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
+from tests.web.stage import CHAT, PING_S, Stage, read_until, staged
+
+STREAM = b'{"model":"a","stream":true}'
+
+
+async def say_nothing(_: Received, line: Line) -> None:
+    """A server that hangs until its client leaves."""
+    await line.gone()
+
+
+async def stream_for_ever(_: Received, line: Line) -> None:
+    """A server that talks until its client leaves."""
+    await line.say(STREAM_HEAD)
+    while not line.over.is_set():
+        await line.chunk(b"data: x\n\n")
+        await asyncio.sleep(0.01)
+
+
+async def one_event(_: Received, line: Line) -> None:
+    """A server that falls silent after an event."""
+    await line.say(STREAM_HEAD)
+    await line.chunk(b"data: x\n\n")
+    await line.gone()
+
+
+# ---- clients that leave ------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def client(stage: Stage, body: bytes = STREAM) -> AsyncIterator[asyncio.StreamReader]:
+    """A raw client that leaves at the end of the block."""
+    reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    try:
+        yield reader
+    finally:
+        writer.transport.abort()
+
+
+async def test_u53_a_client_who_leaves_the_queue_frees_its_place() -> None:
+    """The model never hears of it."""
+    async with staged(up=False) as stage:
+        async with client(stage):
+            await eventually(lambda: bool(stage.lender.waiting))
+        await stage.nobody_is_left()
+
+        assert stage.server.lines == []
+
+
+@pytest.mark.parametrize("script", [say_nothing, one_event, stream_for_ever])
+async def test_u51_u54_the_server_sees_the_client_leave(script: Script) -> None:
+    """Before the first byte, in a silence, and mid-stream: well within a second."""
+    async with staged(script) as stage:
+        async with client(stage) as reader:
+            await eventually(lambda: len(stage.server.received) == 1)
+            if script is not say_nothing:
+                await reader.readuntil(b"data: x\n\n")
+        await eventually(lambda: stage.server.gone == 1, timeout_s=1)
+        await stage.nobody_is_left()
+
+
+async def test_u55_a_half_closed_connection_counts_as_left() -> None:
+    """Nobody who waits for an answer closes its sending side."""
+    async with staged(say_nothing) as stage:
+        reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
+        writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n"
+            b'{"model":"a"}'
+        )
+        await eventually(lambda: len(stage.server.received) == 1)
+        writer.write_eof()
+        await eventually(lambda: stage.server.gone == 1, timeout_s=1)
+
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_u49_a_hundred_clients_that_leave_leave_nothing() -> None:
+    """Half of them while the model loads, half after the first event."""
+    async with staged(stream_for_ever, up=False, ping_s=0.02) as stage:
+        tasks = len(asyncio.all_tasks())
+
+        async def leave(number: int) -> None:
+            async with client(stage) as reader:
+                end = b": ping\n\n" if number % 2 else b"data: x\n\n"
+                await reader.readuntil(end)
+
+        leaving = [asyncio.ensure_future(leave(number)) for number in range(100)]
+        await eventually(lambda: len(stage.lender.waiting) == 50)
+        stage.put_up()
+        await asyncio.gather(*leaving)
+
+        await stage.nobody_is_left()
+        await eventually(lambda: stage.server.gone == len(stage.server.lines))
+        assert len(stage.server.lines) == 50
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 1)
+
+
+DRAIN = ModelConfig(cmd="serve a", on_client_disconnect="drain")
+
+
+async def test_a_model_may_finish_what_it_was_asked() -> None:
+    """With `onClientDisconnect: drain` the place is held until the answer is whole."""
+    go_on = asyncio.Event()
+    finished = asyncio.Event()
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        await line.chunk(b"data: x\n\n")
+        await go_on.wait()
+        for _n in range(100):
+            await line.chunk(b"data: " + b"y" * 10_000 + b"\n\n")
+        await line.say(b"0\r\n\r\n")
+        finished.set()
+
+    async with staged(script, model=DRAIN) as stage:
+        async with client(stage) as reader:
+            await reader.readuntil(b"data: x\n\n")
+        await asyncio.sleep(0.05)
+        assert stage.lender.in_flight
+        go_on.set()
+        await finished.wait()
+        await stage.nobody_is_left()
+
+        assert stage.server.gone == 0  # the connection is kept for others
+
+
+async def test_draining_is_for_answers_alone() -> None:
+    """Who leaves the queue is gone."""
+    async with staged(model=DRAIN, up=False) as stage:
+        async with client(stage):
+            await eventually(lambda: bool(stage.lender.waiting))
+        await stage.nobody_is_left()
+
+
+async def test_errors_reach_clients_of_draining_models() -> None:
+    """As they reach those of others."""
+    async with staged(model=DRAIN) as stage:
+        stage.lender.refusal = StartFailed("exit code 3")
+        async with stage.ask() as answer:
+            assert answer.status == 502
+        stage.lender.refusal = None
+        assert await stage.text() == '{"ok":true}'
+
+
+# ---- the scheduler says no, or no longer -------------------------------------------------------
+
+
+async def test_u21_u22_the_limit_is_told_before_any_byte_of_a_stream() -> None:
+    """A 429 as JSON, with `Retry-After`."""
+    async with staged(up=False) as stage:
+        stage.lender.refusal = ConcurrencyLimited("too many requests")
+        async with stage.ask(STREAM) as answer:
+            assert answer.status == 429
+            assert answer.headers["Retry-After"] == "1"
+            assert (await answer.json())["error"]["code"] == "concurrency_limit"
+
+
+async def test_an_abort_before_the_answer_is_its_answer() -> None:
+    """The server that hangs is let go."""
+    async with staged(say_nothing) as stage:
+        asked = asyncio.ensure_future(stage.ask().__aenter__())
+        await eventually(lambda: len(stage.server.received) == 1)
+        stage.lender.abort("a", ModelUnloaded("model 'a' was unloaded"))
+        answer = await asked
+
+        assert answer.status == 503
+        assert "unloaded" in (await answer.json())["error"]["message"]
+        await eventually(lambda: stage.server.gone == 1)
+
+
+async def test_an_abort_of_a_stream_is_its_last_event() -> None:
+    """One error, no `[DONE]`, and the body ends in order."""
+    async with staged(one_event, ping_s=60) as stage, stage.ask(STREAM) as answer:
+        await read_until(answer, b"\n\n")
+        stage.lender.abort("a", ModelUnloaded("model 'a' was unloaded"))
+        rest = await answer.read()
+
+    error = json.loads(rest.removeprefix(b"data: "))
+    assert error["error"]["message"] == "model 'a' was unloaded"
+
+
+async def test_an_abort_of_another_answer_cuts_it() -> None:
+    """There is no form in which to say why."""
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(whole(b"x" * 100)[:-50])
+        await line.gone()
+
+    async with staged(script) as stage, stage.ask() as answer:
+        await answer.content.readexactly(50)
+        stage.lender.abort("a", ModelUnloaded("gone"))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+# ---- servers that die --------------------------------------------------------------------------
+
+
+async def test_u45_p52_a_death_mid_stream_doesnt_look_like_an_end() -> None:
+    """One error event; half an event before it is ended first; the proxy lives on."""
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        await line.chunk(b"data: 1\n\ndata: ha")
+        line.drop()
+
+    async with staged(script) as stage:
+        parts = (await stage.text(STREAM)).split("\n\n")
+        assert parts[:2] == ["data: 1", "data: ha"]
+        assert (
+            "broke its answer off"
+            in json.loads(parts[2].removeprefix("data: "))["error"]["message"]
+        )
+        assert parts[3:] == [""]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        whole(b"x" * 100)[:-50],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n32\r\n" + b"x" * 50,
+    ],
+    ids=["length", "chunks"],
+)
+async def test_other_answers_are_cut(head: bytes) -> None:
+    """So that no client takes half an answer for a whole one."""
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(head)
+        line.drop()
+
+    async with staged(script) as stage, stage.ask() as answer:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+async def test_the_reason_of_a_death_is_told() -> None:
+    """What the runner knows comes a moment later than the end of the connection."""
+
+    async def script(_: Received, line: Line) -> None:
+        line.drop()
+        await asyncio.sleep(0.03)
+        stage.lender.abort("a", UpstreamLost("model 'a' ended with exit code 139"))
+
+    async with staged(script) as stage, stage.ask() as answer:
+        assert answer.status == 502
+        assert "exit code 139" in (await answer.json())["error"]["message"]
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
+async def test_u42_a_limit_on_the_header_is_opt_in() -> None:
+    """`timeouts.responseHeader` ends the wait with a 504 that names it."""
+    slow = ModelConfig(cmd="serve a", timeouts=Timeouts(response_header=1))
+    async with staged(say_nothing, model=slow) as stage, stage.ask() as answer:
+        assert answer.status == 504
+        assert "responseHeader" in (await answer.json())["error"]["message"]
+
+
+async def test_the_limit_on_the_header_isnt_one_on_the_body() -> None:
+    """What has begun may take as long as it likes."""
+    slow = ModelConfig(cmd="serve a", timeouts=Timeouts(response_header=1))
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        await asyncio.sleep(1.2)
+        await line.chunk(b"data: 1\n\n")
+        await line.say(b"0\r\n\r\n")
+
+    async with staged(script, model=slow, ping_s=60) as stage:
+        assert await stage.text(STREAM) == "data: 1\n\n"
+
+
+STALLING = ModelConfig(cmd="serve a", stall_timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("script", "body"), [(say_nothing, b'{"model":"a"}'), (one_event, STREAM)], ids=["504", "event"]
+)
+async def test_u34_a_stalled_server_is_given_up(script: Script, body: bytes) -> None:
+    """The client hears of `stallTimeout`, the supervisor of the process."""
+    async with staged(script, model=STALLING) as stage, stage.ask(body) as answer:
+        text = await answer.text()
+
+        assert answer.status == (200 if body is STREAM else 504)
+        assert "stallTimeout" in text
+        assert stage.lender.ended == [("a", 1)]
+
+
+async def test_a_server_that_speaks_isnt_stalled() -> None:
+    """Every byte counts."""
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        for _n in range(8):
+            await asyncio.sleep(0.05)
+            await line.chunk(b"data: x\n\n")
+        await line.say(b"0\r\n\r\n")
+
+    async with staged(script, model=STALLING) as stage:
+        assert await stage.text(STREAM) == "data: x\n\n" * 8
+        assert stage.lender.ended == []
+
+
+async def test_a_paused_model_isnt_stalled() -> None:
+    """Put to sleep in the middle of its answer it goes on later; the client hears pings."""
+    woken = asyncio.Event()
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        await line.chunk(b"data: 1\n\n")
+        await woken.wait()
+        await line.chunk(b"data: 2\n\n")
+        await line.say(b"0\r\n\r\n")
+
+    async with staged(script, model=STALLING) as stage, stage.ask(STREAM) as answer:
+        await read_until(answer, b"data: 1\n\n")
+        stage.put_down(state=State.SLEEPING)
+        await asyncio.sleep(PING_S * 4)
+        stage.put_up()
+        woken.set()
+        rest = await answer.read()
+
+        assert rest.replace(b": ping\n\n", b"") == b"data: 2\n\n"
+        assert rest.startswith(b": ping\n\n")
+        assert stage.lender.ended == []
