@@ -137,10 +137,10 @@ class Conversation:
         return self.failure(f"{ask} answered {answer}; {remedy}")
 
     def failure(self, text: str) -> SleepFailed | WakeFailed:
-        """Return the error that says `text` of this model, without the server's secrets."""
+        """Return the error that says `text`, without the server's secrets."""
         environment = [f"{name}={value}" for name, value in self._target.env.items()]
         secrets = secret_values(self._target.argv, environment)
-        return self._failure(f"model {self._target.model!r}: {blank(text, secrets)}")
+        return self._failure(blank(text, secrets))
 
     def _no_answer(self, ask: Ask) -> SleepFailed | WakeFailed:
         text = f"{ask} gave no answer within {ask.limit_s:g} s; raise its timeout"

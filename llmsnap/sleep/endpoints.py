@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from llmsnap.errors import SleepFailed, WakeFailed
+from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep.calls import Answer, Ask, Calls, Conversation
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.recipe import Recipe
@@ -27,6 +27,7 @@ class EndpointsDriver:
 
     name: Final = "endpoints"
     keeps_state: Final = False
+    kill_only: Final = False
 
     def __init__(self, recipes: Mapping[str, Recipe]) -> None:
         self._recipes = recipes
@@ -42,13 +43,17 @@ class EndpointsDriver:
         return Supported(tier="ram", tier_bytes=recipe.tier_bytes)
 
     async def sleep(self, target: Target) -> Moved:
-        """Run the sleep steps; raise SleepFailed unless each is answered with 200 in time."""
+        """Run the sleep steps; raise SleepFailed unless each is answered with 200 in time.
+
+        Raises SleepRefused, before any step, when the canary isn't answered.
+        """
         clock = asyncio.get_running_loop().time
         began = clock()
         recipe = self._recipes[target.model]
         talk = self._calls.to(target, SleepFailed, "sleepRequestTimeout")
         if recipe.canary and self._first_answer(target) is None:
-            said = await _canary_answer(talk, recipe, recipe.sleep_limit_s)
+            before = self._calls.to(target, SleepRefused, "sleepRequestTimeout")
+            said = await _canary_answer(before, recipe, recipe.sleep_limit_s)
             self._canaries[target.model] = (target.generation, said)
         await talk.run("sleepEndpoints", recipe.sleep)
         if recipe.is_asleep:

@@ -133,6 +133,8 @@ class Front(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if status == 302:
+            self.send_header("Location", "/health")
         self.end_headers()
         self.wfile.write(data)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from llmsnap.errors import SleepFailed, WakeFailed
 from llmsnap.sleep.calls import Answer, Ask, server_key
 from llmsnap.sleep.driver import Target
 from tests.sleep.sleepy import driving, sleepy
+from tests.web.serving import serving
 
 
 def target(argv: tuple[str, ...] = (), **env: str) -> Target:
@@ -59,6 +62,27 @@ async def test_the_key_goes_to_no_other_server(tmp_path: Path) -> None:
 
         assert "sleepEndpoints[1] (POST /sleep) answered 401" in str(caught.value)
         assert "not the key: None" in str(caught.value)
+
+
+async def test_an_answer_without_end_is_cut() -> None:
+    """Nobody reads that much of it, and nobody waits for the rest."""
+
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=500)
+        await response.prepare(request)
+        while True:
+            await response.write(b"x" * 65536)
+
+    app = web.Application()
+    app.router.add_post("/sleep", flood)
+    async with serving(app) as site:
+        server = replace(target(), base_url=site.url)
+        async with driving("""
+    sleepEndpoints: [{endpoint: /sleep, timeout: 30}]
+    wakeEndpoints: [{endpoint: /wake_up}]
+""") as driver:
+            with pytest.raises(SleepFailed, match="answered 500: 'xxx"):
+                await driver.sleep(server)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from llmsnap.errors import SleepFailed, WakeFailed
+from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep.driver import SleepDriver, Supported, Unsupported
 from llmsnap.sleep.endpoints import EndpointsDriver, says_asleep
 from tests.helpers.waiting import eventually
@@ -87,9 +87,7 @@ async def test_p64_a_sleep_step_that_fails_is_told(tmp_path: Path) -> None:
             await driver.sleep(server.target)
 
         message = str(caught.value)
-        assert message.startswith(
-            "model 'm': sleepEndpoints[0] (POST /sleep) answered 500: '{\"error\": \"xxx"
-        )
+        assert message.startswith('sleepEndpoints[0] (POST /sleep) answered 500: \'{"error": "xxx')
         assert message.count("x") == 200 - len('{"error": "')
         assert message.endswith("`llmsnap logs m` may say why")
         assert server.calls == ["/sleep"]
@@ -187,10 +185,10 @@ async def test_a_canary_is_compared_within_one_process(tmp_path: Path) -> None:
 
 
 async def test_a_canary_that_nobody_answers_is_no_canary(tmp_path: Path) -> None:
-    """It is said before the server sleeps."""
+    """It is said before the server sleeps, and nothing was done to it."""
     options = ["--fail", "/v1/completions", "--status", "404"]
     async with sleepy(tmp_path, options) as server, driving(LEVEL_2) as driver:
-        with pytest.raises(SleepFailed, match="completes nothing; take wakeCanary out"):
+        with pytest.raises(SleepRefused, match="completes nothing; take wakeCanary out"):
             await driver.sleep(server.target)
 
         assert server.calls == ["/v1/completions"]
@@ -390,10 +388,10 @@ async def test_a_sleep_that_is_broken_off_leaves_nothing_behind(tmp_path: Path) 
 
 
 def test_what_it_promises() -> None:
-    """The KV cache is lost, and what is in flight with it."""
+    """The KV cache is lost; a server that sleeps can still obey a signal."""
     driver: SleepDriver = EndpointsDriver({})
 
-    assert (driver.name, driver.keeps_state) == ("endpoints", False)
+    assert (driver.name, driver.keeps_state, driver.kill_only) == ("endpoints", False, False)
 
 
 @pytest.mark.parametrize(
