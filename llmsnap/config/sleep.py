@@ -24,7 +24,7 @@ def check_sleep(
     """Raise Fault for steps that can't be made; note what has no effect or does harm."""
     lists = {"sleepEndpoints": model.sleep_endpoints, "wakeEndpoints": model.wake_endpoints}
     for key, steps in lists.items():
-        if _demands_endpoints(model, body) and not steps:
+        if model.sleep_mode in _BY_ENDPOINTS and not steps:
             message = f"sleepMode is {model.sleep_mode}, so {key} is required; give it a step"
             raise Fault(message, line=line_of(body, "sleepMode"), path=f"{path}.{key}")
         for index, step in enumerate(steps):
@@ -68,10 +68,6 @@ def _mode(model: ModelConfig, body: MapNode, settings: Config) -> SleepMode:
             return "off"
         case mode:
             return mode
-
-
-def _demands_endpoints(model: ModelConfig, body: MapNode) -> bool:
-    return body.get("sleepMode") is not None and model.sleep_mode in _BY_ENDPOINTS
 
 
 def _endpoint_fault(endpoint: str) -> str | None:

@@ -103,6 +103,13 @@ def test_keys_without_effect_give_a_warning(keys: str, noted: str, missing: str)
     assert loaded(body + ", sleepMode: off}}").warnings == ()
 
 
+def test_empty_lists_are_as_good_as_none() -> None:
+    """Nobody meant anything by them."""
+    text = "models: {a: {cmd: 'z ${PORT}', sleepEndpoints: [], wakeEndpoints: []}}"
+
+    assert loaded(text).warnings == ()
+
+
 @pytest.mark.parametrize("endpoint", ["http://[::1/x", "http://h:x/", "gopher://h/x", "http:///x"])
 def test_endpoints_are_paths_or_urls(endpoint: str) -> None:
     """What can't be asked for is refused."""

@@ -127,6 +127,8 @@ class Front(BaseHTTPRequestHandler):
         key = self.engine.options.api_key
         if key and self.headers.get("Authorization") != f"Bearer {key}":
             status, value = 401, {"error": f"not the key: {self.headers.get('Authorization')}"}
+        elif body and self.headers.get("Content-Type") != "application/json":
+            status, value = 415, {"error": "JSON is wanted"}
         else:
             status, value = self.engine.answer(parts.path, parse_qs(parts.query), body)
         data = b"" if status == 204 else json.dumps(value).encode()
