@@ -19,7 +19,7 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"app"},
+    {"app", "doctor"},
     {"cli", "demo"},
 ]
 

@@ -10,8 +10,11 @@ import click
 _MODULES: Final = {
     "serve": "serve",
     "check": "check",
+    "doctor": "doctor",
     "ps": "ps",
     "load": "orders",
+    "wake": "orders",
+    "sleep": "orders",
     "unload": "orders",
     "logs": "logs",
     "demo": "demo",

@@ -1,8 +1,9 @@
-"""`llmsnap load` and `llmsnap unload`: orders to a running proxy."""
+"""`llmsnap load`, `wake`, `sleep` and `unload`: orders to a running proxy."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -20,16 +21,52 @@ def load(model: str, url: str, key: str, json_wanted: bool) -> None:
     click.echo(json.dumps(answer, indent=2) if json_wanted else _loaded(answer))
 
 
+@click.command()
+@click.argument("model")
+@talks_to_proxy
+@as_json
+def wake(model: str, url: str, key: str, json_wanted: bool) -> None:
+    """Wake MODEL and wait until it is ready; one that isn't asleep is left alone."""
+    answer = Client(url, key).json("POST", model_path("/api/models/wake", model))
+    click.echo(json.dumps(answer, indent=2) if json_wanted else _moved(answer))
+
+
+@click.command()
+@click.argument("model")
+@talks_to_proxy
+@as_json
+def sleep(model: str, url: str, key: str, json_wanted: bool) -> None:
+    """Put MODEL to sleep and wait until it is; one that is busy or can't sleep is left alone."""
+    answer = Client(url, key).json("POST", model_path("/api/models/sleep", model))
+    click.echo(json.dumps(answer, indent=2) if json_wanted else _moved(answer))
+
+
 def _loaded(answer: dict[str, Any]) -> str:
-    phases = {name.removesuffix("_s"): value for name, value in answer["phases"].items()}
-    total = phases.pop("total")
+    return f"{answer['model']} is {answer['state']} (pid {answer['pid']}){_waited(answer)}"
+
+
+def _moved(answer: dict[str, Any]) -> str:
+    driver = f" ({answer['driver']})" if answer.get("driver") else ""
+    return f"{answer['model']} is {answer['state']}{driver}{_waited(answer)}"
+
+
+def _waited(answer: dict[str, Any]) -> str:
+    """Return what the wait was made of; nothing when there was none worth the name."""
+    phases = dict(_in_seconds(answer["phases"]))
+    total = phases.pop("total", sum(phases.values()))
     if total < 0.001:
-        return f"{answer['model']} is {answer['state']} (pid {answer['pid']})"
+        return ""
     parts = ", ".join(f"{name} {value:.2f} s" for name, value in phases.items() if value >= 0.01)
-    return (
-        f"{answer['model']} is {answer['state']} (pid {answer['pid']}) "
-        f"after {total:.2f} s{f': {parts}' if parts else ''}"
-    )
+    return f" after {total:.2f} s{f': {parts}' if parts else ''}"
+
+
+def _in_seconds(phases: dict[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the phases, which carry their unit in their name, as `start_s` or `wake_ms`."""
+    for name, value in phases.items():
+        if name.endswith("_ms"):
+            yield name.removesuffix("_ms"), value / 1000
+        else:
+            yield name.removesuffix("_s"), value
 
 
 @click.command()

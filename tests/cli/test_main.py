@@ -31,7 +31,9 @@ def test_help_names_every_command(llmsnap: Run) -> None:
     outcome = llmsnap("--help")
 
     assert outcome.code == 0
-    for name in ("serve", "check", "ps", "load", "unload", "logs", "demo"):
+    for name in (
+        *("serve", "check", "doctor", "ps", "load", "wake", "sleep", "unload", "logs", "demo"),
+    ):
         assert f"\n  {name} " in outcome.out
 
 

@@ -1,0 +1,96 @@
+"""What is said of GPUs and their driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsnap.doctor.finding import Finding, Status
+from llmsnap.doctor.gpu import gpus
+from llmsnap.memory.device import Readings
+from llmsnap.sleep.eligibility import Kernel
+from tests.doctor.places import OPEN_580, FakeProbe, gpu
+
+
+def kernel(module: str = OPEN_580, *, version: str = "Linux version 6.8.0") -> Kernel:
+    """A Linux with this driver."""
+    return Kernel(platform="linux", version=version, module=module)
+
+
+async def test_without_an_nvidia_gpu_there_is_one_line() -> None:
+    """It is nothing bad: models run on the CPU, or on another GPU."""
+    readings = Readings(fault="there is no NVIDIA driver: libnvidia-ml.so.1 isn't found")
+
+    (found,) = await gpus(FakeProbe(readings), kernel(""))
+
+    assert (found.check, found.status) == ("gpu", Status.OK)
+    assert "no NVIDIA GPU" in found.found
+
+
+async def test_each_gpu_has_a_line() -> None:
+    """With the driver, and whether it can checkpoint."""
+    found = await gpus(FakeProbe(Readings(devices=(gpu(), gpu("gpu1")))), kernel())
+
+    assert found == [
+        Finding("gpu0", Status.OK, "NVIDIA Some 24GB, 20 GiB of 24 GiB free"),
+        Finding("gpu1", Status.OK, "NVIDIA Some 24GB, 20 GiB of 24 GiB free"),
+        Finding("driver", Status.OK, "580.95.05, open kernel module"),
+        Finding("sleep by cuda", Status.OK, "the driver can checkpoint processes"),
+    ]
+
+
+async def test_a_driver_that_cant_be_read() -> None:
+    """The module is there, but its library doesn't fit, say."""
+    readings = Readings(fault="the NVIDIA driver was upgraded; reboot")
+
+    found = await gpus(FakeProbe(readings), kernel())
+
+    assert found[0] == Finding("gpu", Status.WARN, "the NVIDIA driver was upgraded", "reboot")
+
+
+async def test_notes_are_told() -> None:
+    """What couldn't be read of a GPU that otherwise answers."""
+    readings = Readings(devices=(gpu(),), notes=("gpu0: bytes by process aren't known",))
+
+    found = await gpus(FakeProbe(readings), kernel())
+
+    assert found[1] == Finding("gpu", Status.WARN, "gpu0: bytes by process aren't known")
+
+
+async def test_a_driver_without_gpus() -> None:
+    """It may have lost them."""
+    found = await gpus(FakeProbe(Readings()), kernel())
+
+    assert found[0] == Finding("gpu", Status.WARN, "the driver knows no GPU")
+
+
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (kernel(OPEN_580.replace("580.95.05", "550.54.14")), "driver 550.54.14 is too old"),
+        (kernel(version="Linux version 6.8-microsoft-WSL2"), "NVIDIA's driver for WSL doesn't"),
+    ],
+)
+async def test_drivers_that_cant_put_to_sleep(machine: Kernel, says: str) -> None:
+    """With the reason; models there are stopped and started."""
+    found = await gpus(FakeProbe(Readings(devices=(gpu(),))), machine)
+
+    assert (found[-1].check, found[-1].status) == ("sleep by cuda", Status.WARN)
+    assert found[-1].found.startswith(says)
+
+
+async def test_a_split_gpu_cant_sleep() -> None:
+    """The others can."""
+    readings = Readings(devices=(gpu(), gpu("gpu1", mig=True)))
+
+    found = await gpus(FakeProbe(readings), kernel())
+
+    assert found[-1].status is Status.WARN
+    assert found[-1].found.startswith("gpu1: split (MIG)")
+
+
+async def test_a_driver_whose_version_nobody_tells() -> None:
+    """NVML has the GPU, /proc has nothing, as in some containers."""
+    found = await gpus(FakeProbe(Readings(devices=(gpu(),))), kernel(""))
+
+    assert [each.check for each in found] == ["gpu0", "driver", "sleep by cuda"]
+    assert found[1].status is Status.WARN
