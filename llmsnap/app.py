@@ -24,6 +24,7 @@ from llmsnap.config.upstreams import listens_on_itself
 from llmsnap.core.constraints import constraints_for
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for, specs_for
+from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
@@ -123,14 +124,16 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
 @asynccontextmanager
 async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterator[Supervisor]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
+    clock = asyncio.get_running_loop().time
     specs, capacity = specs_for(config)
+    drivers = Drivers(config, clock)
     scheduler = Scheduler(
         specs,
         capacity=capacity,
-        tiers={},
+        tiers=drivers.tiers(),
         schedule=schedule_for(config),
         constraints=constraints_for(config),
-        clock=asyncio.get_running_loop().time,
+        clock=clock,
     )
     background = Background()
     async with Prober() as prober:
@@ -143,9 +146,17 @@ async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterat
             write_log=logs.write_upstream,
         )
         supervisor.supervise(
-            {model: Runner(plan_for(model, config, os.environ), tools) for model in config.models}
+            {
+                model: Runner(
+                    plan_for(model, config, os.environ), tools, chooser=drivers.chooser(model)
+                )
+                for model in config.models
+            }
         )
-        yield supervisor
+        try:
+            yield supervisor
+        finally:
+            await drivers.aclose()
 
 
 async def until_told(supervisor: Supervisor, preloaded: Sequence[str], signals: Signals) -> int:

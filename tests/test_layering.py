@@ -19,6 +19,7 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
+    {"drivers"},
     {"app", "doctor"},
     {"cli", "demo"},
 ]

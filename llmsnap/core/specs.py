@@ -49,6 +49,7 @@ def _spec(name: str, model: ModelConfig, capacity: Mapping[str, int]) -> ModelSp
         pinned=model.pinned,
         concurrency_limit=max(0, model.concurrency_limit),
         ttl_s=model.ttl_s or inf,
+        sleep_after_s=model.sleep_after_s or inf,
         min_awake_s=model.min_awake_s,
         time_slice_s=model.time_slice_s,
         round_trip_s=_START_S + sum((need or capacity).values()) / _LOAD_BYTES_PER_S,

@@ -51,5 +51,5 @@ def _idle(board: Board, slot: Slot) -> None:
     elif not spec.pinned:
         if board.due(slot.used_at + spec.ttl_s):
             board.stop(slot)
-        elif board.due(slot.used_at + spec.sleep_after_s):
-            put_out(board, slot)
+        elif spec.can_sleep and board.due(slot.used_at + spec.sleep_after_s):
+            put_out(board, slot)  # one that can't sleep stays: only `ttl` stops what is idle

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
-from llmsnap.core.messages import ModelChanged, ModelGoing
+from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 from llmsnap.runtime.health import Prober, until_ready
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
@@ -19,27 +19,21 @@ from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
+from llmsnap.runtime.rest import Chooses, Rest
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.sleep.driver import Target
 
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_COMMAND: Final = 200
-
-
-class SleepDriver(Protocol):
-    """A way out of memory short of a stop; each call is bounded in time and raises on failure."""
-
-    async def sleep(self, pid: int) -> None: ...
-
-    async def wake(self, pid: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What all runners of one proxy share."""
 
-    report: Callable[[ModelChanged | ModelGoing], None]
+    report: Callable[[ModelChanged | ModelGoing | AbilityChanged], None]
     background: Background
     prober: Prober
     files: RunFiles
@@ -59,7 +53,7 @@ class Life:
     """Runs one process. Who cancels `run` ends it; who cancels again skips the grace."""
 
     def __init__(
-        self, plan: Plan, generation: int, tools: Tools, driver: SleepDriver | None = None
+        self, plan: Plan, generation: int, tools: Tools, chooser: Chooses | None = None
     ) -> None:
         self.plan = plan
         self.generation = generation
@@ -68,13 +62,13 @@ class Life:
         """Where it listens, from READY on."""
         self.hurried = False
         """Set to end it without a grace."""
+        self.rest: Rest | None = None
+        """How it sleeps, from READY on; None: not at all."""
         self._tools = tools
-        self._driver = driver
+        self._chooser = chooser
         self._mark = secrets.token_hex(16)
         self._tail = LogBuffer(_TAIL_BYTES)
         self._log = SecretFilter(plan.secrets, self._write_log)
-        self._move: asyncio.Task[None] | None = None
-        self._asleep = False
 
     async def run(self) -> Outcome:
         """Run the process from launch to exit; return why it ended by itself."""
@@ -97,13 +91,13 @@ class Life:
 
     def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
-        assert self._driver is not None
-        self._begin(self._driver.sleep, Trigger.SLEPT, failed)
+        assert self.rest is not None
+        self.rest.sleep(failed)
 
     def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to wake the process: WOKEN is reported, or `failed` is called."""
-        assert self._driver is not None
-        self._begin(self._driver.wake, Trigger.WOKEN, failed)
+        assert self.rest is not None
+        self.rest.wake(failed)
 
     async def _claim_port(self) -> None:
         endpoint = self.plan.endpoint
@@ -154,12 +148,29 @@ class Life:
         self.upstream = Upstream(
             model, self.generation, host, place.port, place.base_path, place.tls, child.pid
         )
-        self._report(Trigger.READY)
+        self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
+        self._find_rest(child, host)
         code = await child.wait()
         error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
         # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
         self._tools.report(ModelGoing(model, self.generation, error))
         return error, code
+
+    def _find_rest(self, child: Child, host: str) -> None:
+        if self._chooser is None:
+            return
+        plan, tools = self.plan, self._tools
+        target = Target(
+            model=plan.model,
+            generation=self.generation,
+            pid=child.pid,
+            argv=tuple(plan.argv),
+            env=plan.env,
+            host=host,
+            port=plan.endpoint.port,
+            base_url=plan.endpoint.at(host).url(""),
+        )
+        self.rest = Rest(target, self._chooser, tools.background, tools.report)
 
     async def _ready_host(self, child: Child) -> str | None:
         plan = self.plan
@@ -167,11 +178,10 @@ class Life:
 
     async def _end(self, child: Child) -> None:
         plan, at_once = self.plan, self.hurried
-        if self._asleep or (self._move is not None and not self._move.done()):
+        if self.rest is not None:
             # What sleeps can't obey a signal, nor tidy up: only SIGKILL reaches it.
-            at_once = True
-        if self._move is not None:
-            self._move.cancel()
+            at_once = at_once or self.rest.must_be_killed
+            self.rest.close()
         await end(
             child,
             Farewell(
@@ -190,34 +200,6 @@ class Life:
         if tail := last_lines(output):
             error = type(error)(f"{error}; last output:\n{tail}")
         return Outcome(error, oom)
-
-    def _begin(
-        self,
-        act: Callable[[int], Awaitable[None]],
-        done: Trigger,
-        failed: Callable[[LlmsnapError], None],
-    ) -> None:
-        name = f"{self.plan.model}#{self.generation} {done}"
-        self._move = self._tools.background.spawn(self._moving(act, done, failed), name=name)
-
-    async def _moving(
-        self,
-        act: Callable[[int], Awaitable[None]],
-        done: Trigger,
-        failed: Callable[[LlmsnapError], None],
-    ) -> None:
-        assert self.pid is not None
-        try:
-            await act(self.pid)
-        except Exception as error:  # a task's root, and a driver may raise anything
-            text = f"it was not {done}: {error or type(error).__name__}"
-            failed(UpstreamLost(f"model {self.plan.model!r}: {text}"))
-            return
-        self._asleep = done is Trigger.SLEPT
-        self._report(done)
-
-    def _report(self, trigger: Trigger) -> None:
-        self._tools.report(ModelChanged(self.plan.model, self.generation, trigger))
 
     def _write_log(self, data: bytes) -> None:
         self._tail.write(data)

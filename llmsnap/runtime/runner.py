@@ -8,8 +8,9 @@ from functools import partial
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed
-from llmsnap.runtime.life import Life, Outcome, SleepDriver, Tools
+from llmsnap.runtime.life import Life, Outcome, Tools
 from llmsnap.runtime.plan import Plan
+from llmsnap.runtime.rest import Chooses, RestView
 from llmsnap.runtime.upstream import Upstream
 
 
@@ -20,10 +21,10 @@ class Runner:
     Whichever way it ends, it reports EXITED once, when nothing of the process is left.
     """
 
-    def __init__(self, plan: Plan, tools: Tools, *, driver: SleepDriver | None = None) -> None:
+    def __init__(self, plan: Plan, tools: Tools, *, chooser: Chooses | None = None) -> None:
         self.plan = plan
         self._tools = tools
-        self._driver = driver
+        self._chooser = chooser
         self._life: Life | None = None
         self._task: asyncio.Task[Outcome] | None = None
         self._blame: LlmsnapError | None = None
@@ -45,6 +46,12 @@ class Runner:
         return self._life.pid if self._life else None
 
     @property
+    def rest(self) -> RestView:
+        """How the present generation sleeps."""
+        rest = self._life.rest if self._life else None
+        return rest.view if rest else RestView()
+
+    @property
     def alive(self) -> bool:
         """Whether a generation has begun whose EXITED hasn't been reported."""
         return self._task is not None
@@ -53,7 +60,7 @@ class Runner:
         """Begin generation number `generation`."""
         assert self._task is None, f"{self.plan.model}: two generations at once"
         self._blame = None
-        self._life = Life(self.plan, generation, self._tools, self._driver)
+        self._life = Life(self.plan, generation, self._tools, self._chooser)
         name = f"{self.plan.model}#{generation}"
         self._task = self._tools.background.spawn(self._life.run(), name=name)
         self._task.add_done_callback(partial(self._ended, generation))

@@ -24,14 +24,22 @@ from llmsnap.core.messages import (
     Reject,
     ShutdownRequested,
     Sleep,
+    SleepRequested,
     Start,
     Stop,
     Tick,
     UnloadRequested,
     Wake,
 )
-from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, UpstreamLost
+from llmsnap.errors import (
+    Conflict,
+    LlmsnapError,
+    ModelNotFound,
+    ServiceUnavailable,
+    UpstreamLost,
+)
 from llmsnap.runtime.lease import Lease, Tickets
+from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.story import Story, Transition
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
@@ -74,6 +82,9 @@ class Runs(Protocol):
 
     @property
     def pid(self) -> int | None: ...
+
+    @property
+    def rest(self) -> RestView: ...
 
     @property
     def alive(self) -> bool: ...
@@ -161,6 +172,11 @@ class Supervisor:
         runner = self._runners.get(model)
         return runner.pid if runner else None
 
+    def rest(self, model: str) -> RestView:
+        """Return how `model` sleeps; nothing is known of one that never was up."""
+        runner = self._runners.get(model)
+        return runner.rest if runner else RestView()
+
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Call `callback(view after, state before)` soon after each change of a state.
 
@@ -189,6 +205,26 @@ class Supervisor:
             except LlmsnapError as error:
                 logger.error("preload of model %s failed: %s", model, error)
 
+    async def sleep(self, model: str) -> None:
+        """Put idle `model` to sleep and return when it is; raise Conflict when it can't be."""
+        view, rest = self.view(model), self.rest(model)
+        if view.state is State.ASLEEP:
+            return
+        if view.state is not State.READY:
+            raise Conflict(
+                f"model {model!r} is {view.state}; only a ready model can be put to sleep"
+            )
+        if view.in_flight or view.waiting:
+            raise Conflict(f"model {model!r} is busy; it can be put to sleep when it is idle")
+        if rest.driver is None:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in rest.refusals.items())
+            raise Conflict(f"model {model!r} can't sleep ({reasons or 'not known yet'})")
+        self.post(SleepRequested(model))
+        await self._settled(model, State.SLEEPING)
+        after = self.view(model)
+        if after.state is not State.ASLEEP:
+            raise Conflict(after.error or f"model {model!r} is {after.state} and not asleep")
+
     async def unload(self, model: str, timeout_s: float | None = None) -> None:
         """End `model` and return when its process is gone; waiting requests are refused.
 
@@ -202,6 +238,12 @@ class Supervisor:
             gone: asyncio.Future[None] = self._loop.create_future()
             self._gone.setdefault(model, []).append(gone)
             await gone
+
+    async def _settled(self, model: str, passing: State) -> None:
+        """Wait until `model` has left the state `passing`."""
+        while self.view(model).state is passing:
+            self._news.clear()
+            await self._news.wait()
 
     async def unload_all(self) -> None:
         """Unload every model, all at once."""

@@ -73,6 +73,11 @@ class SleepDriver(Protocol):
         """Whether the KV cache is there again after a wake."""
         ...
 
+    @property
+    def kill_only(self) -> bool:
+        """Whether SIGKILL is all that a process which sleeps by it can obey."""
+        ...
+
     async def probe(self, target: Target) -> Verdict:
         """Return whether this process can be put to sleep now; never raises, never harms it."""
         ...

@@ -17,12 +17,16 @@ from llmsnap.config.schema import Config
 from llmsnap.config.secrets import blank, blank_command
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
-from llmsnap.errors import BadRequest, ModelNotFound
+from llmsnap.errors import BadRequest, Conflict, ModelNotFound
+from llmsnap.runtime.rest import RestView
+from llmsnap.sleep.driver import Moved
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.openai import UNLOADED_STATES
 
 PEER_STATES: Final = {State.SLEEPING: "sleepPending"}
 """States that `/running` calls by the name that its users know."""
+
+_MAY_WAKE: Final = frozenset({State.SLEEPING, State.ASLEEP, State.WAKING, State.READY})
 
 _INDEX: Final = Path(__file__).with_name("index.html")
 _ICON: Final = (
@@ -49,6 +53,10 @@ class Fleet(Protocol):
     def pid(self, model: str) -> int | None: ...
 
     def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Held]: ...
+
+    def rest(self, model: str) -> RestView: ...
+
+    async def sleep(self, model: str) -> None: ...
 
     async def unload(self, model: str, timeout_s: float | None = None) -> None: ...
 
@@ -82,6 +90,8 @@ class Admin:
             web.post("/api/models/unload", self.unload_all_json),
             web.post("/api/models/unload/{model:.+}", self.unload),
             web.post("/api/models/load/{model:.+}", self.load),
+            web.post("/api/models/sleep/{model:.+}", self.sleep),
+            web.post("/api/models/wake/{model:.+}", self.wake),
         ]
 
     async def index(self, _: web.Request) -> web.Response:
@@ -125,6 +135,7 @@ class Admin:
 
     def _entry(self, view: ModelView) -> dict[str, Any]:
         model = self._config.models[view.model]
+        rest = self._fleet.rest(view.model)
         now = self._clock()
         return {
             "id": view.model,
@@ -148,19 +159,45 @@ class Admin:
             "fails": view.fails,
             "retry_in_s": _until(now, view.retry_at),
             "error": view.error,
+            "driver": rest.driver,
+            "keeps_state": rest.keeps_state,
+            "sleep_refusals": rest.refusals,
+            "last_sleep": _moved(rest.slept),
+            "last_wake": _moved(rest.woken),
         }
 
     async def load(self, request: web.Request) -> web.Response:
         """Load one model; answer when it is ready, with what the wait was made of."""
+        return await self._bring_up(self._model(request))
+
+    async def wake(self, request: web.Request) -> web.Response:
+        """Wake one model; answer as `load` does. Raises Conflict when it isn't asleep."""
         model = self._model(request)
+        state = self._fleet.view(model).state
+        if state not in _MAY_WAKE:
+            raise Conflict(f"model {model!r} is {state} and not asleep; load it instead")
+        return await self._bring_up(model)
+
+    async def _bring_up(self, model: str) -> web.Response:
         async with self._fleet.lease(model, limited=False) as held:
             phases = asdict(held.phases) | {"total_s": held.phases.total_s}
-            answer = {
-                "model": model,
-                "state": self._fleet.view(model).state,
-                "pid": self._fleet.pid(model),
-                "phases": {name: round(value, 6) for name, value in phases.items()},
-            }
+            return self._order_done(model, {name: round(s, 6) for name, s in phases.items()})
+
+    async def sleep(self, request: web.Request) -> web.Response:
+        """Put one model to sleep; answer when it is. Raises Conflict when it can't be."""
+        model = self._model(request)
+        await self._fleet.sleep(model)
+        slept = self._fleet.rest(model).slept
+        return self._order_done(model, {"sleep_s": round(slept.seconds, 6)} if slept else {})
+
+    def _order_done(self, model: str, phases: Mapping[str, float]) -> web.Response:
+        answer = {
+            "model": model,
+            "state": self._fleet.view(model).state,
+            "pid": self._fleet.pid(model),
+            "driver": self._fleet.rest(model).driver,
+            "phases": phases,
+        }
         return json_answer(answer)
 
     async def unload(self, request: web.Request) -> web.Response:
@@ -209,6 +246,12 @@ def _timeout_s(request: web.Request) -> float | None:
     if not 0 <= seconds < 1e9:
         raise BadRequest(f"timeout must be seconds from 0 up, not {text!r}")
     return seconds
+
+
+def _moved(moved: Moved | None) -> dict[str, Any] | None:
+    if moved is None:
+        return None
+    return {"seconds": round(moved.seconds, 3), "bytes": moved.bytes}
 
 
 def _since(now: float, moment: float | None) -> float | None:

@@ -168,9 +168,9 @@ def test_r12_a_paused_answer_has_no_ttl() -> None:
     assert play.at(1002, woken("a")) == []
 
 
-def test_r12_one_that_cannot_sleep_is_stopped_instead() -> None:
-    """`sleepAfter` is R9: sleep, or stop."""
-    assert alone(can_sleep=False, sleep_after_s=20.0).until(99) == [(20.0, "stop a")]
+def test_r12_one_that_cannot_sleep_stays() -> None:
+    """Only `ttl` stops what is idle: whoever sets none wants it up."""
+    assert alone(can_sleep=False, sleep_after_s=20.0).until(99) == []
 
 
 def test_an_administrator_puts_an_idle_model_to_sleep() -> None:

@@ -14,10 +14,10 @@ import uvloop
 
 from llmsnap.core.constraints import Constraints, Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import ModelChanged, ModelGoing, ModelSpec, Schedule
+from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing, ModelSpec, Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.runtime.health import Prober
-from llmsnap.runtime.life import SleepDriver, Tools
+from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.plan import Endpoint, Plan
 from llmsnap.runtime.runfile import RunFiles
@@ -26,6 +26,7 @@ from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
+from tests.runtime.resting import Chooser, Driver
 
 CHILDREN = Path(__file__).parent.parent / "helpers" / "children"
 
@@ -77,6 +78,7 @@ class Rig:
         self.logs = Logs()
         self.news: list[ModelChanged] = []
         self.going: list[ModelGoing] = []
+        self.abilities: list[AbilityChanged] = []
         self.supervisor: Supervisor | None = None
         self.runners: dict[str, Runner] = {}
         self.scheduler: Scheduler | None = None
@@ -91,9 +93,11 @@ class Rig:
             write_log=self.logs.write_upstream,
         )
 
-    def runner(self, a_plan: Plan, *, driver: SleepDriver | None = None) -> Runner:
+    def runner(self, a_plan: Plan, *, driver: Driver | None = None) -> Runner:
         """Return a runner whose reports go to `news`."""
-        runner = self.runners[a_plan.model] = Runner(a_plan, self.tools(), driver=driver)
+        runner = self.runners[a_plan.model] = Runner(
+            a_plan, self.tools(), chooser=Chooser(driver) if driver else None
+        )
         return runner
 
     def supervise(
@@ -101,7 +105,7 @@ class Rig:
         *plans: Plan,
         specs: Mapping[str, Mapping[str, Any]] | None = None,
         constraints: Constraints | None = None,
-        drivers: Mapping[str, SleepDriver] | None = None,
+        drivers: Mapping[str, Driver] | None = None,
     ) -> Supervisor:
         """Return a supervisor over `plans`; without more said, all may be up at once.
 
@@ -149,10 +153,12 @@ class Rig:
         await self.prober.aclose()
         self.logs.close()
 
-    def _report(self, news: ModelChanged | ModelGoing) -> None:
+    def _report(self, news: ModelChanged | ModelGoing | AbilityChanged) -> None:
         if isinstance(news, ModelChanged):
             self.news.append(news)
-        else:
+        elif isinstance(news, ModelGoing):
             self.going.append(news)
+        else:
+            self.abilities.append(news)
         if self.supervisor is not None:
             self.supervisor.post(news)

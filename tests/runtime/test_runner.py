@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,12 +13,16 @@ import psutil
 import pytest
 
 from llmsnap.core.lifecycle import Trigger
+from llmsnap.core.messages import AbilityChanged
 from llmsnap.errors import StartFailed, UpstreamLost
 from llmsnap.runtime.plan import Endpoint
+from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.sleep.driver import Moved, Supported, Unsupported
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
+from tests.runtime.resting import Driver
 from tests.runtime.rig import Rig, plan
 
 
@@ -466,34 +471,12 @@ async def test_a_bug_in_our_own_code_ends_in_exited(
     assert psutil.Process().children() == []
 
 
-class Driver:
-    """A sleep driver that does what it is told, when it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-        self.may_end = asyncio.Event()
-        self.error: Exception | None = None
-
-    async def sleep(self, pid: int) -> None:
-        await self._do("sleep", pid)
-
-    async def wake(self, pid: int) -> None:
-        await self._do("wake", pid)
-
-    async def _do(self, what: str, pid: int) -> None:
-        self.calls.append((what, pid))
-        await self.may_end.wait()
-        if self.error:
-            raise self.error
-
-
 async def test_sleep_and_wake(rig: Rig) -> None:
     """SLEPT and WOKEN come when the driver is done, with the generation."""
     driver = Driver()
     runner = rig.runner(plan(), driver=driver)
     runner.start(1)
     await rig.reported(Trigger.READY)
-    driver.may_end.set()
     runner.sleep()
     assert (await rig.reported(Trigger.SLEPT)).generation == 1
     runner.wake()
@@ -506,7 +489,6 @@ async def test_a_driver_that_fails_costs_the_process(rig: Rig, order: str) -> No
     """There is no half-asleep state: it ends, and EXITED says why."""
     driver = Driver()
     driver.error = RuntimeError("cuda says no")
-    driver.may_end.set()
     runner = rig.runner(plan(), driver=driver)
     runner.start(1)
     await rig.reported(Trigger.READY)
@@ -532,7 +514,7 @@ def end_by_crash(rig: Rig) -> None:
 @pytest.mark.parametrize("end", [end_by_stop, end_by_crash])
 async def test_an_end_in_the_middle_of_a_sleep(rig: Rig, end: Callable[[Rig], None]) -> None:
     """The driver is called off, and no SLEPT comes after EXITED."""
-    driver = Driver()
+    driver = Driver(may_end=False)
     runner = rig.runner(plan(options="--ignore-term", grace_s=60), driver=driver)
     runner.start(1)
     await rig.reported(Trigger.READY)
@@ -549,7 +531,6 @@ async def test_an_end_in_the_middle_of_a_sleep(rig: Rig, end: Callable[[Rig], No
 async def test_what_sleeps_is_ended_by_sigkill(rig: Rig) -> None:
     """It couldn't obey anything else; no grace is lost."""
     driver = Driver()
-    driver.may_end.set()
     runner = rig.runner(plan(options="--ignore-term", grace_s=60), driver=driver)
     runner.start(1)
     await rig.reported(Trigger.READY)
@@ -558,6 +539,49 @@ async def test_what_sleeps_is_ended_by_sigkill(rig: Rig) -> None:
     runner.stop()
     async with asyncio.timeout(3):
         await rig.reported(Trigger.EXITED)
+
+
+async def test_what_sleeps_but_can_obey_is_asked_to_end(rig: Rig) -> None:
+    """An engine that sleeps by its own endpoints gets its SIGTERM, and its stop command."""
+    runner = rig.runner(plan(options="--ignore-term", grace_s=0.5), driver=Driver(kill_only=False))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep()
+    await rig.reported(Trigger.SLEPT)
+    began = asyncio.get_running_loop().time()
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert asyncio.get_running_loop().time() - began >= 0.5
+
+
+async def test_how_it_sleeps_is_told_and_shown(rig: Rig) -> None:
+    """The scheduler hears what the driver can do; readers see the last way out and back."""
+    driver = Driver()
+    driver.verdict = Supported(tier="swap", tier_bytes=7, can_pause=True)
+    runner = rig.runner(plan(), driver=driver)
+    assert runner.rest == RestView()
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: rig.abilities == [AbilityChanged("a", True, True, "swap", 7)])
+    runner.sleep()
+    await rig.reported(Trigger.SLEPT)
+    assert (runner.rest.driver, runner.rest.keeps_state) == ("fake", True)
+    assert runner.rest.slept == Moved(seconds=0.5, bytes={"ram": 1000})
+
+
+async def test_why_it_cannot_sleep_is_told_and_shown(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, in one line."""
+    caplog.set_level(logging.INFO)
+    driver = Driver()
+    driver.verdict = Unsupported("there is no swap")
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: rig.abilities == [AbilityChanged("a", False, False)])
+    assert runner.rest == RestView(refusals={"fake": "there is no swap"})
+    assert "model a: stops to make room (fake: there is no swap)" in caplog.messages
 
 
 async def test_a_place_elsewhere_is_believed(rig: Rig, tmp_path: Path) -> None:

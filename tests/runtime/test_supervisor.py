@@ -31,6 +31,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, StartFailed
+from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.supervisor import Supervisor, Upstream
 from llmsnap.runtime.tasks import Background
 from tests.helpers.waiting import eventually
@@ -92,6 +93,7 @@ class FakeRunner:
     pid: int | None = None
     alive: bool = False
     unload_timeout_s: float = 3.0
+    rest: RestView = field(default_factory=RestView)
 
     def start(self, generation: int) -> None:
         self.orders.append(("start", generation))

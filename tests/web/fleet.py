@@ -13,6 +13,7 @@ from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.logs import Logs
+from llmsnap.runtime.rest import RestView
 from llmsnap.web.admin import Held
 from llmsnap.web.server import build_app
 
@@ -32,6 +33,7 @@ class FakeFleet:
     def __init__(self, *models: str) -> None:
         self._views = {model: stopped(model) for model in sorted(models)}
         self.pids: dict[str, int] = {}
+        self.rests: dict[str, RestView] = {}
         self.orders: list[tuple[str, str, float | None]] = []
         self.phases = Phases()
         self.refusal: LlmsnapError | None = None
@@ -67,6 +69,17 @@ class FakeFleet:
             raise self.refusal
         self.put(model, State.READY)
         yield FakeLease(self.phases)
+
+    def rest(self, model: str) -> RestView:
+        """How it sleeps."""
+        return self.rests.get(model, RestView())
+
+    async def sleep(self, model: str) -> None:
+        """Put one model to sleep, or refuse."""
+        self.orders.append(("sleep", model, None))
+        if self.refusal is not None:
+            raise self.refusal
+        self.put(model, State.ASLEEP)
 
     async def unload(self, model: str, timeout_s: float | None = None) -> None:
         """Stop one model."""

@@ -8,7 +8,9 @@ from llmsnap import __version__
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Phases
-from llmsnap.errors import StartFailed
+from llmsnap.errors import Conflict, StartFailed
+from llmsnap.runtime.rest import RestView
+from llmsnap.sleep.driver import Moved
 from tests.web.fleet import NOW, FakeFleet, config_of, front_of
 from tests.web.serving import serving
 
@@ -211,6 +213,7 @@ async def test_load_answers_when_ready_with_what_the_wait_was_made_of() -> None:
         "model": "a",
         "state": "ready",
         "pid": 4000,
+        "driver": None,
         "phases": {
             "queue_s": 0.25,
             "drain_s": 0,
@@ -220,6 +223,66 @@ async def test_load_answers_when_ready_with_what_the_wait_was_made_of() -> None:
             "total_s": 1.75,
         },
     }
+
+
+async def test_sleep_and_wake_answer_when_it_is_done() -> None:
+    """With the driver, and with what it took."""
+    fleet = FakeFleet("a")
+    fleet.put("a", State.READY)
+    fleet.rests["a"] = RestView(driver="pageout", slept=Moved(seconds=0.25))
+    fleet.phases = Phases(wake_s=1.5)
+    async with serving(front_of(config_of("a"), fleet)) as site:
+        slept = await site.ask("/api/models/sleep/a", method="POST")
+        woken = await site.ask("/api/models/wake/a", method="POST")
+
+    assert fleet.orders == [("sleep", "a", None), ("load", "a", None)]
+    assert (slept.json["state"], slept.json["driver"]) == ("asleep", "pageout")
+    assert slept.json["phases"] == {"sleep_s": 0.25}
+    assert (woken.json["state"], woken.json["driver"]) == ("ready", "pageout")
+    assert woken.json["phases"]["wake_s"] == 1.5
+
+
+async def test_p65_sleep_that_cannot_be_says_why() -> None:
+    """409 with the reason; 404 for a model that isn't there."""
+    fleet = FakeFleet("a")
+    fleet.refusal = Conflict("model 'a' can't sleep (pageout: there is no swap)")
+    async with serving(front_of(config_of("a"), fleet)) as site:
+        refused = await site.ask("/api/models/sleep/a", method="POST")
+        unknown = await site.ask("/api/models/sleep/b", method="POST")
+
+    assert (refused.status, unknown.status) == (409, 404)
+    assert "there is no swap" in refused.message
+
+
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.STARTING, State.STOPPING])
+async def test_wake_never_loads_by_accident(state: State) -> None:
+    """A model that isn't asleep is loaded by `load` alone."""
+    fleet = FakeFleet("a")
+    fleet.put("a", state)
+    async with serving(front_of(config_of("a"), fleet)) as site:
+        answer = await site.ask("/api/models/wake/a", method="POST")
+
+    assert answer.status == 409
+    assert f"is {state} and not asleep" in answer.message
+    assert fleet.orders == []
+
+
+async def test_models_show_how_they_sleep() -> None:
+    """Driver, refusals, and the last way out and back."""
+    fleet = FakeFleet("a")
+    fleet.rests["a"] = RestView(
+        driver="pageout",
+        keeps_state=True,
+        refusals={"cuda": "no GPU"},
+        woken=Moved(seconds=1.5, bytes={"swap": -7}),
+    )
+    async with serving(front_of(config_of("a"), fleet)) as site:
+        (shown,) = (await site.ask("/api/models")).json["models"]
+
+    assert (shown["driver"], shown["keeps_state"]) == ("pageout", True)
+    assert shown["sleep_refusals"] == {"cuda": "no GPU"}
+    assert shown["last_sleep"] is None
+    assert shown["last_wake"] == {"seconds": 1.5, "bytes": {"swap": -7}}
 
 
 async def test_a_load_that_fails_says_why() -> None:

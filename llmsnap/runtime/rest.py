@@ -1,0 +1,128 @@
+"""How one generation of a model sleeps and wakes: by the driver that was found for its process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from llmsnap.core.lifecycle import Trigger
+from llmsnap.core.messages import AbilityChanged, ModelChanged
+from llmsnap.errors import LlmsnapError, SleepFailed, UpstreamLost
+from llmsnap.runtime.tasks import Background
+from llmsnap.sleep.choose import Choice
+from llmsnap.sleep.driver import Moved, SleepDriver, Target
+
+logger = logging.getLogger(__name__)
+
+
+class Chooses(Protocol):
+    """Finds the way in which a model's process can sleep."""
+
+    async def choose(self, target: Target) -> Choice: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestView:
+    """How a model sleeps, for showing."""
+
+    driver: str | None = None
+    """Which driver it sleeps by; None: none does, or it isn't known yet."""
+    keeps_state: bool = False
+    """Whether its KV cache is there again when it wakes."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Why the other drivers can't, by their names."""
+    slept: Moved | None = None
+    """What its last way to sleep moved."""
+    woken: Moved | None = None
+
+
+class Rest:
+    """Puts one process to sleep and wakes it."""
+
+    def __init__(
+        self,
+        target: Target,
+        chooser: Chooses,
+        background: Background,
+        report: Callable[[ModelChanged | AbilityChanged], None],
+    ) -> None:
+        self.view = RestView()
+        self.must_be_killed = False
+        """Whether it sleeps, or is on its way, so that it can't obey a signal, nor tidy up."""
+        self._target = target
+        self._background = background
+        self._report = report
+        self._move: asyncio.Task[None] | None = None
+        name = f"{target.model}#{target.generation} finds how to sleep"
+        self._choice = background.spawn(self._choose(chooser), name=name)
+
+    def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
+        self._begin(self._sleep, Trigger.SLEPT, failed)
+
+    def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to wake the process: WOKEN is reported, or `failed` is called."""
+        self._begin(self._wake, Trigger.WOKEN, failed)
+
+    def close(self) -> None:
+        """Have done with it: the process is being ended."""
+        for task in (self._choice, self._move):
+            if task is not None:
+                task.cancel()
+
+    async def _choose(self, chooser: Chooses) -> SleepDriver | None:
+        model = self._target.model
+        choice = await chooser.choose(self._target)
+        driver, found, refusals = choice.driver, choice.supported, choice.refusals
+        told = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
+        told = f" ({told})" if told else ""
+        if driver is None or found is None:
+            self.view = RestView(refusals=refusals)
+            self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
+            logger.info("model %s: stops to make room%s", model, told)
+            return None
+        self.view = RestView(driver=driver.name, keeps_state=driver.keeps_state, refusals=refusals)
+        self._report(AbilityChanged(model, True, found.can_pause, found.tier, found.tier_bytes))
+        logger.info("model %s: sleeps by %s%s", model, driver.name, told)
+        return driver
+
+    async def _sleep(self, driver: SleepDriver) -> None:
+        self.must_be_killed = driver.kill_only
+        moved = await driver.sleep(self._target)
+        self.view = replace(self.view, slept=moved)
+
+    async def _wake(self, driver: SleepDriver) -> None:
+        moved = await driver.wake(self._target)
+        self.must_be_killed = False
+        self.view = replace(self.view, woken=moved)
+
+    def _begin(
+        self,
+        act: Callable[[SleepDriver], Awaitable[None]],
+        done: Trigger,
+        failed: Callable[[LlmsnapError], None],
+    ) -> None:
+        name = f"{self._target.model}#{self._target.generation} {done}"
+        self._move = self._background.spawn(self._moving(act, done, failed), name=name)
+
+    async def _moving(
+        self,
+        act: Callable[[SleepDriver], Awaitable[None]],
+        done: Trigger,
+        failed: Callable[[LlmsnapError], None],
+    ) -> None:
+        target = self._target
+        try:
+            # Shielded: who gives up this move hasn't given up the choice.
+            driver = await asyncio.shield(self._choice)
+            if driver is None:
+                raise SleepFailed("no driver can put it to sleep any more")
+            await act(driver)
+        except Exception as error:  # a task's root, and a driver may raise anything
+            text = f"it was not {done}: {error or type(error).__name__}"
+            failed(UpstreamLost(f"model {target.model!r}: {text}"))
+            return
+        self._report(ModelChanged(target.model, target.generation, done))

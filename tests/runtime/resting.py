@@ -1,0 +1,59 @@
+"""A sleep driver that does what a test says, when it says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from llmsnap.sleep.choose import Choice
+from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
+
+
+class Driver:
+    """Notes its calls; ends them when it may."""
+
+    name = "fake"
+    keeps_state = True
+
+    def __init__(self, *, kill_only: bool = True, may_end: bool = True) -> None:
+        self.kill_only = kill_only
+        self.calls: list[tuple[str, int]] = []
+        self.may_end = asyncio.Event()
+        if may_end:
+            self.may_end.set()
+        self.error: Exception | None = None
+        self.verdict: Verdict = Supported(tier="ram", tier_bytes=1000)
+
+    async def probe(self, target: Target) -> Verdict:
+        """Say what the test wants."""
+        return self.verdict
+
+    async def sleep(self, target: Target) -> Moved:
+        """Pretend to."""
+        return await self._do("sleep", target)
+
+    async def wake(self, target: Target) -> Moved:
+        """Pretend to."""
+        return await self._do("wake", target)
+
+    async def aclose(self) -> None:
+        """Have nothing to let go of."""
+
+    async def _do(self, what: str, target: Target) -> Moved:
+        self.calls.append((what, target.pid))
+        await self.may_end.wait()
+        if self.error:
+            raise self.error
+        return Moved(seconds=0.5, bytes={"ram": 1000})
+
+
+class Chooser:
+    """Chooses the one driver there is, if it can."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    async def choose(self, target: Target) -> Choice:
+        """Probe and choose."""
+        verdict = await self.driver.probe(target)
+        refused = isinstance(verdict, Unsupported)
+        return Choice(None if refused else self.driver, (("fake", verdict),))
