@@ -25,20 +25,22 @@ def ps(url: str, key: str, json_wanted: bool) -> None:
 def _print_table(models: list[dict[str, Any]]) -> None:
     from llmsnap.cli.tables import print_table
 
-    columns = ["model", "state", "pid", "in flight", "waiting", "idle", "aliases"]
+    columns = ["model", "state", "pid", "in flight", "waiting", "idle", "sleeps by", "aliases"]
     print_table(columns, [_row(model) for model in models])
 
 
 def _row(model: dict[str, Any]) -> list[str]:
+    paused = f" ({model['paused']} paused)" if model["paused"] else ""
     notes = [name for name in ("pinned", "unloading") if model[name]]
     idle = model["idle_s"] if model["state"] == "ready" and not model["in_flight"] else None
     return [
         model["id"],
-        ", ".join([model["state"], *notes]),
+        ", ".join([model["state"] + paused, *notes]),
         str(model["pid"] or ""),
         str(model["in_flight"] or ""),
         str(model["waiting"] or ""),
         "" if idle is None else duration(idle),
+        model["driver"] or "",
         ", ".join(model["aliases"]),
     ]
 

@@ -17,8 +17,13 @@ from llmsnap.errors import Conflict, Forbidden, ModelNotFound
 QUIET_PATHS: Final = frozenset({"/health", "/props", "/slots", "/metrics", "/models", "/v1/models"})
 """What monitors poll with GET: never a reason to load a model or to keep it; see `monitoring`."""
 
-REFUSED_PATHS: Final = frozenset({"/sleep", "/wake_up", "/collective_rpc"})
-"""Engines' development endpoints, which would change a model behind the scheduler's back."""
+REFUSED_PATHS: Final = frozenset(
+    {
+        *("/sleep", "/wake_up", "/collective_rpc"),
+        *("/release_memory_occupation", "/resume_memory_occupation"),
+    }
+)
+"""Ways of vLLM and SGLang to change a model behind the scheduler's back."""
 
 COMFYUI: Final = "comfyui_auto"
 
