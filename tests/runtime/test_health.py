@@ -41,7 +41,8 @@ async def answering(answer: Answer, port: int = 0) -> AsyncIterator[int]:
 async def child_of(*argv: str) -> AsyncIterator[Child]:
     """A child of ours, ended afterwards."""
     pipe = LogPipe(lambda _: None)
-    child = await launch(Command(argv=argv, env=os.environ), output=pipe.write_end, mark="m")
+    command, mark = Command(argv=argv, env=os.environ), os.urandom(8).hex()
+    child = await launch(command, output=pipe.write_end, mark=mark)
     pipe.close_write_end()
     yield child
     await end(child, Farewell(grace_s=0))

@@ -306,7 +306,9 @@ async def test_a_cancelled_launch_leaves_no_process() -> None:
     pipe = LogPipe(lambda _: None)
     command = Command(argv=("sleep", "60"), env=os.environ)
     for steps in range(6):
-        task = asyncio.ensure_future(launch(command, output=pipe.write_end, mark="x"))
+        task = asyncio.ensure_future(
+            launch(command, output=pipe.write_end, mark=os.urandom(8).hex())
+        )
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
