@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 from tests.helpers.fake_models import FakeModels
+from tests.helpers.llama import server_argv, server_environment
 from tests.helpers.ports import free_port
 from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
@@ -831,6 +832,21 @@ async def test_u107_the_clients_key_stops_at_the_proxy(fake: FakeModels, tmp_pat
         async with running_proxy(fake.yaml, tmp_path, headers=headers) as proxy:
             received: dict[str, Any] = (await proxy.chat("a"))["seen"]
             assert "key-one" not in json.dumps(received)
+
+
+async def test_u107_a_servers_own_key_is_the_proxys_to_send(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    """A real server that asks for a key is probed, loaded and asked with it."""
+    command = " ".join(server_argv(models["a"], extra=("--api-key", "key-two")))
+    config = (
+        f"apiKeys: [key-one]\nstartPort: {free_port()}\n"
+        f"models: {{a: {{cmd: {json.dumps(command)}, checkEndpoint: /props, startTimeout: 10s}}}}"
+    )
+    client = {"Authorization": "Bearer key-one"}
+    async with running_proxy(config, tmp_path, env=server_environment(), headers=client) as proxy:
+        assert (await proxy.chat("a"))["usage"]["completion_tokens"] == 16
+        assert (await proxy.get("/upstream/a/props"))[0] == 200
 
 
 @pytest.mark.parametrize("path", ["sleep", "wake_up", "collective_rpc"])

@@ -55,7 +55,8 @@ class FakeModels:
 
     def when(self, name: str, event: str) -> float:
         """When `event` came first in the journal of `name`, on the machine's monotonic clock."""
-        return next(entry["at"] for entry in self.journal(name) if entry["event"] == event)
+        found = (entry["at"] for entry in self.journal(name) if entry["event"] == event)
+        return float(next(found))
 
     def _journal(self, name: str) -> Path:
         return self.folder / f"{name.replace('/', '_')}.journal"

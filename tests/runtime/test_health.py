@@ -76,6 +76,19 @@ async def test_only_200_is_ready(head: bytes, ready: bool) -> None:
         assert await prober.is_ready(f"http://127.0.0.1:{port}/health") is ready
 
 
+async def test_u107_a_probe_has_the_servers_own_key() -> None:
+    """A server that asks for one is ready for who has it."""
+
+    async def answer(asked: bytes) -> bytes:
+        knows = b"\r\nAuthorization: Bearer k2\r\n" in asked
+        return OK if knows else OK.replace(b"200 OK", b"401 No")
+
+    async with answering(answer) as port, Prober() as prober:
+        url = f"http://127.0.0.1:{port}/health"
+        assert not await prober.is_ready(url)
+        assert await prober.is_ready(url, key="k2")
+
+
 async def test_nobody_there_is_not_ready() -> None:
     """A refused connection is an answer too."""
     async with Prober() as prober:
