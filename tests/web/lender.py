@@ -102,7 +102,7 @@ class FakeLender:
     def _admit(self, ticket: int, model: str) -> None:
         self.waiting.pop(ticket, None)
         self.in_flight[ticket] = model
-        self._tickets.admit(ticket, self._upstreams[model], self.phases)
+        self._tickets.open[ticket].grant(self._upstreams[model], self.phases)
 
 
 def view(model: str, state: State) -> ModelView:
