@@ -11,7 +11,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +27,7 @@ from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
-from llmsnap.runtime.logs import Logs, ProxyLog, level_named
-from llmsnap.runtime.logtime import timestamp
+from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
 from llmsnap.runtime.plan import plan_for
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
@@ -107,11 +105,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     ours.setLevel(level_named(config.log_level))
 
     def write_access(line: str) -> None:
-        time = ""
-        if config.log_time_format:
-            time = timestamp(config.log_time_format, datetime.now().astimezone())
-        text = f"{time}{' ' if time else ''}[INFO] {hide(line)}\n"
-        logs.write_proxy(text.encode(errors="replace"))
+        logs.write_proxy(proxy_line(hide(line), "INFO", config.log_time_format))
 
     access = AccessLog(write_access, polls=ours.isEnabledFor(logging.DEBUG))
     try:

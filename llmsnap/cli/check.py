@@ -20,9 +20,10 @@ from llmsnap.config.resolved import resolved, rows
     type=click.Path(path_type=Path, dir_okay=False),
     help="The configuration. Default: ./config.yaml.",
 )
+@click.option("--config-dir", type=click.Path(), help="Not supported yet.")
 @as_json
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file instead.")
-def check(config: Path | None, json_wanted: bool, schema: bool) -> None:
+def check(config: Path | None, config_dir: str | None, json_wanted: bool, schema: bool) -> None:
     """Show what a configuration means after macros and defaults.
 
     Warnings and errors go to standard error; the exit code is 78 when the file can't be used.
@@ -32,6 +33,8 @@ def check(config: Path | None, json_wanted: bool, schema: bool) -> None:
 
         click.echo(schema_text(), nl=False)
         return
+    if config_dir is not None:
+        click.echo("warning: --config-dir is not supported yet and ignored", err=True)
     loaded = load(find_config(config))
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -49,7 +49,7 @@ class Decoder:
 
         Raises Fault.
         """
-        return self._struct(_shape(type_), node, path)  # type: ignore[no-any-return]
+        return self._struct(_shape(type_), node, path)  # type: ignore[no-any-return]  # of `type_`
 
     def _struct(self, shape: inspect.StructType, node: Node, path: str) -> Any:
         written = table(node, path)

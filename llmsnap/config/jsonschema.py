@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from llmsnap.config import schema as declared
-from llmsnap.config.loader import NOT_YET
+from llmsnap.config.notyet import UNREAD
 
 _MACRO_PATTERN: Final = r"\$\{"
 """A value of any type may be written as a macro, which is text to an editor."""
@@ -35,7 +35,7 @@ def schema() -> dict[str, Any]:
         "type": "string",
     }
     top = definitions.pop("Config")
-    top["properties"] |= dict.fromkeys(NOT_YET, _FREE)
+    top["properties"] |= dict.fromkeys(UNREAD, _FREE)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of llmsnap",

@@ -22,14 +22,13 @@ from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, use
 from llmsnap.config.memory import check_memory
 from llmsnap.config.models import ModelReader, unknown_macro
 from llmsnap.config.naming import finish_aliases, finish_preload
+from llmsnap.config.notyet import UNREAD, note_sections
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
 from llmsnap.config.settings import finish_settings
 from llmsnap.config.yamlnodes import MapNode, Node, parse
 from llmsnap.errors import ConfigError
 
-NOT_YET: Final = ("matrix", "routing", "peers", "profiles", "selectors")
-"""Keys of llama-swap that are accepted, but have no effect yet."""
-_KNOWN: Final = {field.encode_name for field in structs.fields(Config)} | {*NOT_YET}
+_KNOWN: Final = {field.encode_name for field in structs.fields(Config)} | {*UNREAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +91,7 @@ def _settings(
     root: MapNode, macros: Mapping[str, MacroValue], budget: Budget, decoder: Decoder
 ) -> Config:
     """Return all but the models and the macros."""
+    note_sections(root, decoder)
     expander = Expander(macros, budget)
     items: dict[str, Node] = {}
     for key, node in root.items.items():
@@ -101,10 +101,8 @@ def _settings(
             node = expander.tree(node, key)
             for name, line, path in uses_below(node, key):
                 raise Fault(unknown_macro(name, macros), line=line, path=path)
-        if key in NOT_YET:
-            decoder.note("not supported yet and ignored", line=root.lines[key], path=key)
-            continue
-        items[key] = node
+        if key not in UNREAD:
+            items[key] = node
     body = replace(root, items=items)
     return finish_settings(decoder.struct(Config, body, ""), body, decoder)
 

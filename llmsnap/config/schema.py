@@ -55,9 +55,9 @@ class Timeouts(Struct, frozen=True, kw_only=True, rename="camel"):
     tls_handshake: Count = 10
     """Until TLS is agreed on."""
     expect_continue: Count = 1
-    """Until `100 Continue` has come."""
+    """Without effect: the proxy answers `Expect` itself, and never sends it to a server."""
     idle_conn: Count = 90
-    """For which an unused connection is kept."""
+    """For which an unused connection is kept, at most 4: llama-server closes its own after 5."""
 
 
 class Filters(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 BLANK: Final = "***"
@@ -18,6 +18,7 @@ _ASSIGNMENT: Final = re.compile(r"(?:-e|--env=)?([A-Za-z_][A-Za-z0-9_]*)=(.*)", 
 _IN_TEXT: Final = re.compile(
     rf"(?<!\S)({_OPTION.pattern})([=\s]+)('[^']*'|\"[^\"]*\"|[^\s'\"]+)", re.I
 )
+_SERVER_KEYS: Final = ("LLAMA_API_KEY", "VLLM_API_KEY")
 _SHORTEST: Final = 4
 _NO_SECRETS: Final = frozenset({"true", "false", "none", "null", "auto"})
 """`TOKENIZERS_PARALLELISM=false` is no reason to blank each `false` in the logs."""
@@ -31,9 +32,21 @@ def secret_values(argv: Sequence[str], env: Sequence[str]) -> tuple[str, ...]:
     `docker run -e` does. Values that are too short or too common to be a secret are left out.
     """
     found = set()
-    for value in (*_of_options(argv), *_of_assignments(argv), *_of_assignments(env)):
+    options = (value for _, value in _options(argv))
+    for value in (*options, *_of_assignments(argv), *_of_assignments(env)):
         found |= {value, *value.split(",")}
     return tuple(sorted(filter(is_telling, found), key=lambda value: (-len(value), value)))
+
+
+def server_key(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return the key that a server with this command asks its clients for; empty: none.
+
+    llama-server and vLLM take it as `--api-key`, several with commas between them, or from a
+    variable of their own.
+    """
+    given = [value for option, value in _options(argv) if option == "--api-key"]
+    given += [env.get(name, "") for name in _SERVER_KEYS]
+    return next(filter(None, given), "").partition(",")[0].strip()
 
 
 def blank(text: str, secrets: Iterable[str]) -> str:
@@ -85,15 +98,16 @@ def names_secret(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
-def _of_options(argv: Sequence[str]) -> Iterator[str]:
+def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options that take a secret, each with its value."""
     for index, argument in enumerate(argv):
         option, equals, value = argument.partition("=")
         if not _OPTION.fullmatch(option):
             continue
         if equals:
-            yield value
+            yield option, value
         elif index + 1 < len(argv):
-            yield argv[index + 1]
+            yield option, argv[index + 1]
 
 
 def _of_assignments(entries: Sequence[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault, nearest
+from llmsnap.config.notyet import note_settings
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config, PerformanceConfig, UiActivity, UiConfig
 from llmsnap.config.yamlnodes import MapNode, line_of
@@ -34,7 +35,7 @@ def finish_settings(config: Config, root: MapNode, decoder: Decoder) -> Config:
     if config.max_body_bytes < _LEAST_BODY:
         message = f"must be at least {size_text(_LEAST_BODY)}; write 256MiB"
         raise Fault(message, line=line_of(root, "maxBody"), path="maxBody")
-    return structs.replace(
+    finished = structs.replace(
         config,
         log_level=_one_of("logLevel", config.log_level, LOG_LEVELS, "info", root, decoder),
         log_time_format=_one_of(
@@ -47,6 +48,8 @@ def finish_settings(config: Config, root: MapNode, decoder: Decoder) -> Config:
         ui=UiConfig(activity=UiActivity(session_id=_headers(config.ui.activity.session_id))),
         allowed_hosts=tuple(host.strip().lower() for host in config.allowed_hosts if host.strip()),
     )
+    note_settings(finished, root, decoder)
+    return finished
 
 
 def _check_api_keys(config: Config, root: MapNode) -> None:

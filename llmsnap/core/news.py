@@ -23,6 +23,8 @@ _NEWS: Final = frozenset({Trigger.READY, Trigger.SLEPT, Trigger.WOKEN, Trigger.E
 _GROWTH: Final = 1.15
 """By how much a need is raised when its memory ran out and nobody has measured it."""
 _MOST_BACK_OFF_S: Final = 60.0
+_STEADY_S: Final = 60.0
+"""Up for so long, a crash is the first one again."""
 
 
 def model_changed(board: Board, event: ModelChanged) -> None:
@@ -53,6 +55,7 @@ def model_going(board: Board, event: ModelGoing) -> None:
         return
     board.end(slot, lambda _: event.error, ordered=False)
     slot.error = event.error
+    _crashed(board, slot)
 
 
 def need_changed(board: Board, event: NeedChanged) -> None:
@@ -129,15 +132,27 @@ def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
     else:
         slot.error = event.error or reasons.lost(slot)
         board.abort_serving(slot, slot.error)
+        _crashed(board, slot)
+
+
+def _crashed(board: Board, slot: Slot) -> None:
+    """Let time pass before a pinned model is loaded again by itself, if it never lasts (R11)."""
+    lasted = board.now - slot.ready_at >= _STEADY_S
+    slot.crashes = 1 if lasted else slot.crashes + 1
+    slot.call_at = board.now + _pause_s(slot.crashes)
 
 
 def _start_failed(board: Board, slot: Slot) -> None:
     """Refuse all who wait, and let some time pass before the next try: none, 2, 4 … 60 s."""
     slot.fails += 1
-    pause_s = min(2.0 ** min(slot.fails - 1, 10), _MOST_BACK_OFF_S) if slot.fails > 1 else 0.0
-    slot.retry_at = board.now + pause_s
+    slot.retry_at = board.now + _pause_s(slot.fails)
     board.drop_call(slot)
     board.reject_waiting(slot, slot.error or reasons.start_failed(slot))
+
+
+def _pause_s(times: int) -> float:
+    """Return how long to wait after so many failures in a row: nothing, then 2, 4 … 60 s."""
+    return min(2.0 ** min(times - 1, 10), _MOST_BACK_OFF_S) if times > 1 else 0.0
 
 
 def _raise_need(board: Board, slot: Slot) -> None:

@@ -63,6 +63,10 @@ class Slot:
     need_is_news: bool = False
     """Whether its need was learned since it was last loaded."""
     retry_at: float = -inf
+    crashes: int = 0
+    """Times in a row that it ended by itself soon after it was ready."""
+    call_at: float = -inf
+    """Until then a pinned model that crashed isn't loaded by itself."""
     error: LlmsnapError | None = None
     """Why the last generation ended, when it ended by itself."""
     unload_at: float | None = None

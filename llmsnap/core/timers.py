@@ -20,7 +20,7 @@ def call_pinned(board: Board) -> None:
             slot.state in DOWN
             and slot.call is None
             and not slot.dismissed
-            and board.due(slot.retry_at)
+            and board.due(max(slot.retry_at, slot.call_at))
         ):
             board.enqueue_call(slot)
 

@@ -41,10 +41,11 @@ class Prober:
             await self._session.close()
             self._session = None
 
-    async def is_ready(self, url: str) -> bool:
+    async def is_ready(self, url: str, *, key: str = "") -> bool:
         """Return whether a GET of `url` is answered with exactly 200, within the limit."""
+        headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
-            async with self._client().get(url, allow_redirects=False) as answer:
+            async with self._client().get(url, headers=headers, allow_redirects=False) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError):
             return False
@@ -90,7 +91,7 @@ async def _first_ready(
     hosts: Iterable[str], endpoint: Endpoint, path: str, prober: Prober
 ) -> str | None:
     for host in hosts:
-        if await prober.is_ready(endpoint.at(host).url(path)):
+        if await prober.is_ready(endpoint.at(host).url(path), key=endpoint.key):
             return host
     return None
 

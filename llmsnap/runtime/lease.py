@@ -120,11 +120,6 @@ class Tickets:
         if self.open.pop(lease.ticket, None) is not None:
             self.post(RequestFinished(lease.ticket))
 
-    def admit(self, ticket: int, upstream: Upstream, phases: Phases) -> None:
-        """Let a waiting client in; one that has left meanwhile has told so."""
-        if lease := self.open.get(ticket):
-            lease.grant(upstream, phases)
-
     def abort(self, ticket: int, error: LlmsnapError) -> None:
         """Refuse a waiting client, or end the answer of one that was let in."""
         if lease := self.open.get(ticket):

@@ -146,7 +146,14 @@ class Life:
             return StartFailed(f"model {model!r}: {text}"), code
         place = self.plan.endpoint
         self.upstream = Upstream(
-            model, self.generation, host, place.port, place.base_path, place.tls, child.pid
+            model=model,
+            generation=self.generation,
+            host=host,
+            port=place.port,
+            base_path=place.base_path,
+            tls=place.tls,
+            pid=child.pid,
+            key=place.key,
         )
         self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
         self._find_rest(child, host)

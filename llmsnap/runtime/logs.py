@@ -275,10 +275,18 @@ class ProxyLog(logging.Handler):
         self._logs.write_proxy(line)
 
     def _line(self, record: logging.LogRecord) -> bytes:
-        time = timestamp(self._layout, datetime.fromtimestamp(record.created).astimezone())
         level = _LEVEL_NAMES.get(record.levelno, record.levelname)
-        text = self._blank(self.format(record))
-        return f"{time + ' ' if time else ''}[{level}] {text}\n".encode(errors="replace")
+        when = datetime.fromtimestamp(record.created)
+        return proxy_line(self._blank(self.format(record)), level, self._layout, when)
+
+
+def proxy_line(text: str, level: str, layout: str, when: datetime | None = None) -> bytes:
+    """Return `text` as a line of the proxy's log, after the time when `layout` names one.
+
+    `when` is local time; None: now.
+    """
+    time = f"{timestamp(layout, (when or datetime.now()).astimezone())} " if layout else ""
+    return f"{time}[{level}] {text}\n".encode(errors="replace")
 
 
 def level_named(name: str) -> int:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from llmsnap.config.argv import split_command
 from llmsnap.config.schema import Config
-from llmsnap.config.secrets import secret_values
+from llmsnap.config.secrets import secret_values, server_key
 from llmsnap.errors import ConfigError
 
 
@@ -23,6 +23,8 @@ class Endpoint:
     base_path: str = ""
     """"" or "/x", in front of every path."""
     tls: bool = False
+    key: str = field(default="", repr=False)
+    """What the server asks its clients for; empty: nothing."""
 
     @classmethod
     def parse(cls, proxy: str) -> Self:
@@ -84,7 +86,7 @@ def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
         model=model,
         argv=argv,
         env=env,
-        endpoint=Endpoint.parse(settings.proxy),
+        endpoint=replace(Endpoint.parse(settings.proxy), key=server_key(argv, env)),
         check_path=check_path(settings.check_endpoint),
         start_timeout_s=config.health_check_timeout_s if limit_s is None else limit_s,
         grace_s=settings.unload_timeout_s,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import Final, Protocol, assert_never
@@ -196,14 +196,6 @@ class Supervisor:
         """Return when `model` is up; raise what a request would get instead."""
         async with self.lease(model, limited=False):
             pass
-
-    async def preload(self, models: Iterable[str]) -> None:
-        """Load `models` one after the other; a failure is logged, and the next one is tried."""
-        for model in models:
-            try:
-                await self.load(model)
-            except LlmsnapError as error:
-                logger.error("preload of model %s failed: %s", model, error)
 
     async def sleep(self, model: str) -> None:
         """Put idle `model` to sleep and return when it is; raise Conflict when it can't be."""

@@ -48,7 +48,7 @@ async def race(*contenders: Coroutine[Any, Any, T]) -> T:
 
     The others are cancelled, and have ended when this returns or is itself cancelled.
     """
-    tasks = [asyncio.create_task(contender) for contender in contenders]  # noqa: TID251
+    tasks = [asyncio.create_task(contender) for contender in contenders]  # noqa: TID251 - ends here
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -63,7 +63,7 @@ async def unbroken(work: Coroutine[Any, Any, T], *, undo: Callable[[T], Awaitabl
 
     When cancelled, `undo` gets what was made, and the cancellation goes on afterwards.
     """
-    task = asyncio.create_task(work)  # noqa: TID251
+    task = asyncio.create_task(work)  # noqa: TID251 - ends here
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +20,5 @@ class Upstream:
     """"" or "/x"."""
     tls: bool
     pid: int | None
+    key: str = field(default="", repr=False)
+    """What its server asks its clients for; empty: nothing."""

@@ -46,7 +46,7 @@ class Courier:
             connection.abandon()
             await reply.settled()
             return
-        head = order.head(upstream.base_path)
+        head = order.head(upstream)
         if order.payload.is_short:
             order.send_at_once(connection, head)
             await reply.settled()

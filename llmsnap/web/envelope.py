@@ -118,7 +118,7 @@ async def render_errors(request: web.Request, handler: Handler) -> web.StreamRes
         if client_gone(request):
             raise
         failure = _unexpected(request, error)
-    except Exception as error:
+    except Exception as error:  # the root of every request
         failure = _unexpected(request, error)
     if has_begun(request):
         logger.warning("%s %s: answer cut: %s", request.method, request.path, failure)

@@ -84,7 +84,7 @@ class Monitoring:
         asking.add(question)
         try:
             connection.begin(question, is_head=order.request.method == hdrs.METH_HEAD)
-            order.send_at_once(connection, order.head(upstream.base_path))
+            order.send_at_once(connection, order.head(upstream))
             async with asyncio.timeout(LIMIT_S):
                 answer, body = await question.answered
         except TimeoutError:

@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.body import HeldBody, unmap
 from llmsnap.web.edits import Segment
 from llmsnap.web.headers import CHUNKED, content_length, request_head
@@ -45,14 +46,14 @@ class Order:
     """Path and query, raw, without the server's base path."""
     payload: Payload
     hidden: frozenset[bytes] = frozenset()
-    """Client's headers that don't go there, in lower case."""
+    """Headers that hold the client's key for the proxy and don't go there, in lower case."""
     more: bytes = b""
     """Further headers, whole lines."""
     wants_plain: bool = False
     """Whether the answer is to be readable: not compressed."""
 
-    def head(self, base_path: str) -> bytes:
-        """Return the head for a server that lives below `base_path`."""
+    def head(self, upstream: Upstream) -> bytes:
+        """Return the head for `upstream`; its own key takes the place of ours."""
         request, payload = self.request, self.payload
         if payload.size is None:
             framing = CHUNKED
@@ -62,9 +63,11 @@ class Order:
             framing = b""
         if hdrs.HOST not in request.headers:  # HTTP/1.0
             framing += b"Host: localhost\r\n"
+        if self.hidden and upstream.key:
+            framing += b"Authorization: Bearer %b\r\n" % upstream.key.encode()
         return request_head(
             request.method,
-            base_path.encode() + self.target if base_path else self.target,
+            upstream.base_path.encode() + self.target if upstream.base_path else self.target,
             request.raw_headers,
             framing=framing,
             peer=(request.remote or "unknown").encode(),

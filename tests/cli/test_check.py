@@ -80,6 +80,15 @@ def test_a_file_that_cant_be_used_ends_with_78(llmsnap: Run, tmp_path: Path) -> 
         assert "missing.yaml" in outcome.err
 
 
+def test_a_folder_of_configurations_isnt_there_yet(llmsnap: Run, path: Path) -> None:
+    """It is told, and the one file is read."""
+    outcome = llmsnap("check", "-config", str(path), "-config-dir", str(path.parent))
+
+    assert outcome.code == 0
+    assert outcome.err.startswith("warning: --config-dir is not supported yet")
+    assert outcome.out.splitlines()[-1] == f"{path} is fine: 2 models"
+
+
 def test_the_schema_needs_no_configuration(llmsnap: Run) -> None:
     """It is what editors read."""
     outcome = llmsnap("check", "--schema")

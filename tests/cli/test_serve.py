@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from llmsnap.web.address import Address
 from tests.cli.conftest import Run
 from tests.helpers.proxy_process import running_proxy
 
@@ -53,6 +54,26 @@ def test_an_address_that_is_none_ends_with_1(llmsnap: Run, tmp_path: Path) -> No
 
     assert outcome.code == 1
     assert ":8080" in outcome.err
+
+
+def test_it_listens_where_only_this_machine_reaches_it(
+    llmsnap: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is told otherwise; with TLS on another port."""
+    told: list[Address] = []
+    monkeypatch.setattr(
+        "llmsnap.cli.serve.run", lambda _, address, *__, **___: told.append(address)
+    )
+    config = ("--config", written(tmp_path, EMPTY))
+    llmsnap(*config)
+    llmsnap(*config, "-tls-cert-file", "c.pem", "-tls-key-file", "k.pem")
+    llmsnap(*config, "-listen", ":8000")
+
+    assert [(address.host, address.port) for address in told[:2]] == [
+        ("127.0.0.1", 8080),
+        ("127.0.0.1", 8443),
+    ]
+    assert not told[2].is_loopback
 
 
 @pytest.mark.e2e

@@ -17,9 +17,9 @@ def loaded(text: str, **environ: str) -> Loaded:
 
 
 def read(text: str, **environ: str) -> Config:
-    """Return the configuration in `text`, which must give no warning."""
+    """Return the configuration in `text`; it may only ask for what isn't there yet."""
     result = loaded(text, **environ)
-    assert result.warnings == ()
+    assert [warning for warning in result.warnings if "not supported yet" not in warning] == []
     return result.config
 
 

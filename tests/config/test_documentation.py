@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from llmsnap.config.jsonschema import schema
-from llmsnap.config.loader import NOT_YET, loads
+from llmsnap.config.loader import loads
+from llmsnap.config.notyet import UNREAD
 from llmsnap.config.settings import LOG_LEVELS, LOG_TIME_FORMATS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -63,7 +64,7 @@ def keys(struct: str) -> dict[str, Key]:
 
 def _keys(properties: dict[str, Any], path: str, required: list[str]) -> Iterator[tuple[str, Key]]:
     for name, value in properties.items():
-        if name in (*NOT_YET, "strip_params"):
+        if name in (*UNREAD, "strip_params"):
             continue
         if "$ref" in value:
             struct = value["$ref"].rpartition("/")[2]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llmsnap.config.jsonschema import schema
-from llmsnap.config.loader import NOT_YET, load
+from llmsnap.config.loader import load
+from llmsnap.config.notyet import UNREAD
 from llmsnap.config.schema import Config
 from llmsnap.config.yamlnodes import ListNode, MapNode, Node, parse
 
@@ -51,16 +52,16 @@ def keys_in_file(node: Node, path: str, known: set[str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_each_example_loads_without_warning(path: Path) -> None:
-    """And each has a model."""
+    """But of what isn't there yet; and each has a model."""
     result = load(path)
 
-    assert result.warnings == ()
+    assert all("not supported yet" in warning for warning in result.warnings)
     assert result.config.models
 
 
 def test_the_full_example_has_every_key() -> None:
     """So that there is one place to look."""
-    known = set(keys_in_schema(schema(), "")) - set(NOT_YET) - {"models.*.filters.strip_params"}
+    known = set(keys_in_schema(schema(), "")) - set(UNREAD) - {"models.*.filters.strip_params"}
     written = set(keys_in_file(parse((CONFIGS / "full.yaml").read_text("utf-8")), "", known))
 
     assert known - written == set()

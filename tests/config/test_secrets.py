@@ -12,6 +12,7 @@ from llmsnap.config.secrets import (
     is_telling,
     names_secret,
     secret_values,
+    server_key,
 )
 
 
@@ -102,3 +103,19 @@ def test_nothing_is_no_secret() -> None:
     assert blank("abc", ["", "b"]) == "a***c"
     assert not is_telling("")
     assert is_telling("123456789")
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "key"),
+    [
+        (["--api-key", "k1,k2"], {"LLAMA_API_KEY": "other"}, "k1"),
+        (["--api-key=k1"], {}, "k1"),
+        ([], {"LLAMA_API_KEY": "k1"}, "k1"),
+        ([], {"VLLM_API_KEY": "k1"}, "k1"),
+        (["--admin-api-key", "k1", "--hf-token", "t"], {"OPENAI_API_KEY": "k2"}, ""),
+        (["--api-key"], {}, ""),
+    ],
+)
+def test_the_key_that_a_server_asks_for(argv: list[str], env: dict[str, str], key: str) -> None:
+    """The first of those in its command, else in a variable that it reads."""
+    assert server_key(argv, env) == key

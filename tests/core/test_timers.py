@@ -50,6 +50,23 @@ def test_r11_it_is_loaded_again_when_it_crashes() -> None:
     assert play.at(21, ready("p", 4)) == []
 
 
+def test_r11_one_that_never_lasts_is_given_time() -> None:
+    """Crash upon crash it waits longer; after a minute up, a crash is the first one again."""
+    play = Play(model("p", 4, pinned=True))
+    play.until(0)
+    play.at(1, ready("p"))
+    assert play.at(2, exited("p")) == ["start p"]
+    play.at(3, ready("p", 2))
+    assert play.at(4, exited("p", 2)) == []
+    assert play.until(20) == [(6.0, "start p")]
+    play.at(21, ready("p", 3))
+    assert play.at(22, exited("p", 3)) == []
+    assert play.at(23, arrive(1, "p")) == ["start p"], "a client is no reason to wait"
+    play.at(24, ready("p", 4))
+    play.at(25, done(1))
+    assert play.at(85, exited("p", 4)) == ["start p"]
+
+
 def test_r11_it_makes_room_for_itself_like_anybody() -> None:
     """Who took its place while it couldn't start finishes first, and then goes."""
     play = Play(model("p", 10, pinned=True), model("a", 14), model("b", 10))

@@ -54,14 +54,17 @@ async def stream_all(proxy: ProxyProcess, model: str) -> bytes:
 
 
 async def test_p01_a_is_fully_gone_before_b_starts(fake: FakeModels, tmp_path: Path) -> None:
-    """Chat with a, then b: only b is in `/running`, and a's process has ended."""
-    fake.add("a").add("b")
+    """Chat with a, then b: a's process, slow to end, has ended before b is started."""
+    fake.add("a", "--slow-term 0.5").add("b")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         first = seen(await proxy.chat("a"))["pid"]
         await proxy.chat("b")
 
         assert await running(proxy) == ["b"]
         assert not lives(first)
+        assert fake.when("b", "start") - fake.when("a", "term") >= 0.5
+        ended, began = "model a: stopping -> stopped", "model b: stopped -> starting"
+        assert 0 < proxy.log.find(ended) < proxy.log.find(began)
 
 
 async def test_p02_two_first_requests_start_one_process(fake: FakeModels, tmp_path: Path) -> None:
@@ -336,7 +339,7 @@ async def test_p32_a_command_that_exits_at_once_is_a_502(fake: FakeModels, tmp_p
                 assert answer.status == 502
                 assert int(answer.headers["Retry-After"]) >= 1
                 assert "no such file: model.gguf" in message
-                assert "3" in message
+                assert "exit code 3" in message
         assert await proxy.state("a") == "failed"
 
 

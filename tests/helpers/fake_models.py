@@ -53,5 +53,10 @@ class FakeModels:
         """How often `event` stands in the journal of `name`."""
         return sum(entry["event"] == event for entry in self.journal(name))
 
+    def when(self, name: str, event: str) -> float:
+        """When `event` came first in the journal of `name`, on the machine's monotonic clock."""
+        found = (entry["at"] for entry in self.journal(name) if entry["event"] == event)
+        return float(next(found))
+
     def _journal(self, name: str) -> Path:
         return self.folder / f"{name.replace('/', '_')}.journal"

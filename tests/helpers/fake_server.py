@@ -7,7 +7,8 @@ memory, tokenising or caches: real llama-servers in tests/e2e show those. Only t
 library, so that it listens 60 ms after it is started.
 
 Every JSON answer tells what was received (`seen`: method, path, headers, body as text, pid).
-`--journal FILE` gets one JSON line an event: start, request, disconnect, answered, term.
+`--journal FILE` gets one JSON line an event: start, request, disconnect, answered, term. `at` is
+on the machine's monotonic clock, so that journals can be compared.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Journal:
         """Append one event."""
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write(json.dumps({"event": event, "pid": os.getpid(), **more}) + "\n")
+                noted = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **more}
+                file.write(json.dumps(noted) + "\n")
 
 
 class FakeServer:

@@ -41,7 +41,8 @@ async def answering(answer: Answer, port: int = 0) -> AsyncIterator[int]:
 async def child_of(*argv: str) -> AsyncIterator[Child]:
     """A child of ours, ended afterwards."""
     pipe = LogPipe(lambda _: None)
-    child = await launch(Command(argv=argv, env=os.environ), output=pipe.write_end, mark="m")
+    command, mark = Command(argv=argv, env=os.environ), os.urandom(8).hex()
+    child = await launch(command, output=pipe.write_end, mark=mark)
     pipe.close_write_end()
     yield child
     await end(child, Farewell(grace_s=0))
@@ -73,6 +74,19 @@ async def test_only_200_is_ready(head: bytes, ready: bool) -> None:
 
     async with answering(answer) as port, Prober() as prober:
         assert await prober.is_ready(f"http://127.0.0.1:{port}/health") is ready
+
+
+async def test_u107_a_probe_has_the_servers_own_key() -> None:
+    """A server that asks for one is ready for who has it."""
+
+    async def answer(asked: bytes) -> bytes:
+        knows = b"\r\nAuthorization: Bearer k2\r\n" in asked
+        return OK if knows else OK.replace(b"200 OK", b"401 No")
+
+    async with answering(answer) as port, Prober() as prober:
+        url = f"http://127.0.0.1:{port}/health"
+        assert not await prober.is_ready(url)
+        assert await prober.is_ready(url, key="k2")
 
 
 async def test_nobody_there_is_not_ready() -> None:

@@ -41,7 +41,7 @@ async def test_u61_a_real_server_dies_with_its_parent(tmp_path: Path) -> None:
     if not ON_LINUX:
         pytest.skip("only Linux has PR_SET_PDEATHSIG")
     argv = [*PROXY_LIKE, loop_name(), str(tmp_path), *server_argv(tiny_gguf(0), str(free_port()))]
-    with subprocess.Popen(  # noqa: ASYNC220
+    with subprocess.Popen(  # noqa: ASYNC220 - the test has nothing else to do
         argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **server_environment()}
     ) as parent:
         assert parent.stdout is not None

@@ -91,6 +91,8 @@ def test_a_plan_out_of_the_configuration() -> None:
     assert (plan.grace_s, plan.start_timeout_s) == (7, 120)
     assert (plan.stop_signal, plan.kill) == (signal.SIGINT, False)
     assert set(plan.secrets) == {"my secret", "hf_12345"}
+    assert plan.endpoint.key == "my secret"
+    assert "my secret" not in repr(plan.endpoint)
 
 
 @pytest.mark.parametrize(("own", "limit_s"), [(None, 300), (2.5, 2.5), (0, 0)])

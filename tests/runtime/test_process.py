@@ -137,28 +137,26 @@ async def test_what_ignores_the_signal_is_killed_after_the_grace(
         assert f"pid {it.child.pid} is still there after 0.1 s" in caplog.text
 
 
-async def test_kill_false_is_never_killed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_kill_false_is_never_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its own end is waited for, beyond the grace; a cancelled caller leaves it running."""
     code = f"{IGNORES_TERM}; import os; os.read(os.open(os.environ['GATE'], os.O_RDONLY), 1)"
-    gate = Path(os.environ.get("TMPDIR", "/tmp")) / f"llmsnap-gate-{os.getpid()}-{id(code)}"
+    gate = tmp_path / "gate"
     os.mkfifo(gate)
-    try:
-        async with started(*python(code), GATE=str(gate)) as it:
-            await eventually(lambda: bool(it.pids()))
-            ending = asyncio.ensure_future(end(it.child, Farewell(grace_s=0.05, kill=False)))
-            await eventually(lambda: "is still there" in caplog.text)
-            assert it.child.exit_code is None
-            ending.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await ending
-            assert lives(it.child.pid)
-            ending = asyncio.ensure_future(end(it.child, Farewell(grace_s=0.05, kill=False)))
-            await asyncio.to_thread(gate.write_bytes, b"x")
-            async with asyncio.timeout(5):
-                await ending
-            assert it.child.exit_code == 0
-    finally:
-        gate.unlink()
+    how = Farewell(grace_s=0.05, kill=False)
+    async with started(*python(code), GATE=str(gate)) as it:
+        await eventually(lambda: bool(it.pids()))
+        ending = asyncio.ensure_future(end(it.child, how))
+        await eventually(lambda: "is still there" in caplog.text)
+        assert it.child.exit_code is None
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert lives(it.child.pid)
+        ending = asyncio.ensure_future(end(it.child, how))
+        await asyncio.to_thread(gate.write_bytes, b"x")
+        async with asyncio.timeout(5):
+            await ending
+        assert it.child.exit_code == 0
 
 
 async def test_a_cancelled_end_skips_the_grace_and_still_reaps() -> None:
@@ -306,7 +304,9 @@ async def test_a_cancelled_launch_leaves_no_process() -> None:
     pipe = LogPipe(lambda _: None)
     command = Command(argv=("sleep", "60"), env=os.environ)
     for steps in range(6):
-        task = asyncio.ensure_future(launch(command, output=pipe.write_end, mark="x"))
+        task = asyncio.ensure_future(
+            launch(command, output=pipe.write_end, mark=os.urandom(8).hex())
+        )
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()

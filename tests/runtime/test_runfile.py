@@ -23,7 +23,8 @@ from llmsnap.runtime.runfile import RunFiles, state_folder
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import PROXY_LIKE, loop_name
 
-MARK = "0123456789abcdef"
+MARK = os.urandom(8).hex()
+"""Of its own a test run: another one, at the same time, ends what carries its own."""
 
 
 def lives(pid: int) -> bool:

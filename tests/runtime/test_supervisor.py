@@ -358,19 +358,6 @@ async def test_unload_all(stage: Stage) -> None:
     await unloading
 
 
-async def test_preload_goes_on_after_a_failure(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One after the other; what fails is logged."""
-    stage.scheduler.rule = lambda event: (
-        [Reject(event.ticket, StartFailed("broken"))] if isinstance(event, RequestArrived) else ()
-    )
-    await stage.supervisor.preload(["a", "b"])
-    arrived = [e.model for e in stage.scheduler.events if isinstance(e, RequestArrived)]
-    assert arrived == ["a", "b"]
-    assert "preload of model a failed: broken" in caplog.text
-
-
 async def test_a_stalled_process_is_ended(stage: Stage) -> None:
     """Only the generation that stalled, and only while it is ready."""
     stage.start("a")

@@ -214,10 +214,11 @@ async def test_p44_unload_while_requests_wait_for_a_start(rig: Rig) -> None:
 
 
 async def test_p45_preload(rig: Rig) -> None:
-    """Ready without any request; a broken one doesn't stop the rest."""
-    supervisor = rig.supervise(plan("a", "--exit 1"), plan("b"))
-    await supervisor.preload(["a", "b"])
-    assert supervisor.view("b").state is State.READY
+    """Ready without any request, and not in use."""
+    supervisor = rig.supervise(plan())
+    await supervisor.load("a")
+    view = supervisor.view("a")
+    assert (view.state, view.in_flight, view.waiting) == (State.READY, 0, 0)
 
 
 async def test_p52_an_upstream_that_dies_in_the_middle(rig: Rig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aiohttp import web
 
@@ -38,9 +39,9 @@ class FakeFleet:
         self.phases = Phases()
         self.refusal: LlmsnapError | None = None
 
-    def put(self, model: str, state: State, **changes: object) -> None:
+    def put(self, model: str, state: State, **changes: Any) -> None:
         """Put `model` into `state`; a live one gets a pid."""
-        self._views[model] = replace(self._views[model], state=state, **changes)  # type: ignore[arg-type]
+        self._views[model] = replace(self._views[model], state=state, **changes)
         if state in (State.STOPPED, State.FAILED):
             self.pids.pop(model, None)
         else:

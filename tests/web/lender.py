@@ -62,10 +62,12 @@ class FakeLender:
 
     # ---- what tests do -------------------------------------------------------------------------
 
-    def put_up(self, model: str, port: int, *, generation: int = 1, base_path: str = "") -> None:
+    def put_up(
+        self, model: str, port: int, *, generation: int = 1, base_path: str = "", key: str = ""
+    ) -> None:
         """Let `model` be ready, and let in who waits."""
         self._upstreams[model] = Upstream(
-            model, generation, "127.0.0.1", port, base_path, tls=False, pid=None
+            model, generation, "127.0.0.1", port, base_path, tls=False, pid=None, key=key
         )
         self._ready_at[model] = asyncio.get_running_loop().time()
         for ticket in [t for t, waited_for in self.waiting.items() if waited_for == model]:
@@ -100,7 +102,7 @@ class FakeLender:
     def _admit(self, ticket: int, model: str) -> None:
         self.waiting.pop(ticket, None)
         self.in_flight[ticket] = model
-        self._tickets.admit(ticket, self._upstreams[model], self.phases)
+        self._tickets.open[ticket].grant(self._upstreams[model], self.phases)
 
 
 def view(model: str, state: State) -> ModelView:

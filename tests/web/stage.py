@@ -36,10 +36,14 @@ class Stage:
     proxy: Proxy
     site: Site
 
-    def put_up(self, model: str = "a", *, generation: int = 1, base_path: str = "") -> None:
+    def put_up(
+        self, model: str = "a", *, generation: int = 1, base_path: str = "", key: str = ""
+    ) -> None:
         """Let `model` be ready on the scripted server."""
         self.fleet.put(model, State.READY)
-        self.lender.put_up(model, self.server.port, generation=generation, base_path=base_path)
+        self.lender.put_up(
+            model, self.server.port, generation=generation, base_path=base_path, key=key
+        )
 
     def put_down(self, model: str = "a", state: State = State.STOPPED) -> None:
         """Let `model` not be ready any more."""

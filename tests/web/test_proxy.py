@@ -166,6 +166,26 @@ async def test_u107_the_proxys_keys_stop_here(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "sent"), [(("k1",), "Bearer k2"), ((), "Bearer k1")], ids=["ours", "none"]
+)
+async def test_u107_a_server_gets_the_key_that_it_asks_for(
+    keys: tuple[str, ...], sent: str
+) -> None:
+    """In the place of ours; where clients need none of ours, theirs is for the server."""
+    models = {"a": ModelConfig(cmd="serve a")}
+    headers = {"Authorization": "Bearer k1"}
+    async with staged(config=Config(models=models, api_keys=keys), up=False) as stage:
+        stage.put_up(key="k2")
+        for path in ("/v1/completions", "/upstream/a/x", "/upstream/a/props"):
+            method = "GET" if path.endswith("props") else "POST"
+            async with stage.site.session.request(
+                method, path, data=b'{"model":"a"}', headers=headers
+            ) as answer:
+                assert answer.status == 200
+            assert stage.received.all("authorization") == [sent]
+
+
+@pytest.mark.parametrize(
     ("method", "path", "limited"),
     [
         ("POST", "/v1/chat/completions", True),

@@ -9,6 +9,7 @@ import pytest
 from llmsnap.errors import ModelUnloaded
 from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pool
+from tests.helpers.flow import go_on, hold, stands_still
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, whole
 from tests.web.stage import staged
@@ -29,14 +30,9 @@ async def test_a_slow_client_slows_the_server_down() -> None:
         reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
         writer.write(b"GET /upstream/a/file HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        transport = writer.transport
-        transport.pause_reading()  # type: ignore[attr-defined]
-        last = -1
-        while sent != last:
-            last = sent
-            await asyncio.sleep(0.1)
-        assert sent < 26214400
-        transport.resume_reading()  # type: ignore[attr-defined]
+        hold(writer)
+        assert await stands_still(lambda: sent) < 26214400
+        go_on(writer)
         assert len(await reader.readexactly(26214400)) == 26214400
         writer.close()
 
@@ -81,17 +77,21 @@ async def test_an_abort_while_the_connection_is_made_is_heard(
 async def test_a_client_who_left_is_noticed_while_it_is_slow() -> None:
     """The server that was held up for it is let go."""
 
+    sent = 0
+
     async def script(_: Received, line: Line) -> None:
+        nonlocal sent
         await line.say(b"HTTP/1.1 200 OK\r\n\r\n")
         while not line.over.is_set():
             await line.say(b"x" * 65536)
+            sent += 65536
 
     async with staged(script) as stage:
         reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
         writer.write(b"GET /upstream/a/file HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await asyncio.sleep(0.2)
+        hold(writer)
+        await stands_still(lambda: sent)
         writer.transport.abort()
 
         await eventually(lambda: stage.server.gone == 1, timeout_s=1)

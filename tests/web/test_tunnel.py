@@ -10,6 +10,7 @@ import pytest
 
 from llmsnap.config.schema import Compat, ModelConfig
 from llmsnap.errors import ModelUnloaded
+from tests.helpers.flow import go_on, hold, stands_still
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, whole
 from tests.web.stage import Stage, staged
@@ -121,28 +122,23 @@ async def test_a_slow_client_slows_the_server_down() -> None:
         line.writer.close()
 
     async with staged(script) as stage, switched(stage) as (_, reader, writer):
-        transport = writer.transport
-        transport.pause_reading()  # type: ignore[attr-defined]
-        last = -1
-        while sent != last:
-            last = sent
-            await asyncio.sleep(0.1)
-        assert sent < 400 * 65536
-        transport.resume_reading()  # type: ignore[attr-defined]
+        hold(writer)
+        assert await stands_still(lambda: sent) < 400 * 65536
+        go_on(writer)
         assert len(await reader.read(-1)) == 400 * 65536
 
 
 async def test_a_slow_server_slows_the_client_down() -> None:
     """The other way round."""
-    go_on = asyncio.Event()
+    awake = asyncio.Event()
     taken = 0
 
     async def script(_: Received, line: Line) -> None:
         nonlocal taken
-        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        hold(line.writer)
         await line.say(SWITCH % b"websocket")
-        await go_on.wait()
-        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        await awake.wait()
+        go_on(line.writer)
         while data := await line.reader.read(2**20):
             taken += len(data)
 
@@ -150,9 +146,9 @@ async def test_a_slow_server_slows_the_client_down() -> None:
         for _n in range(400):
             writer.write(b"x" * 65536)
         draining = asyncio.ensure_future(writer.drain())
-        await asyncio.sleep(0.3)
+        await stands_still(writer.transport.get_write_buffer_size)
         assert not draining.done()
-        go_on.set()
+        awake.set()
         await draining
         writer.close()
         await eventually(lambda: taken == 400 * 65536)

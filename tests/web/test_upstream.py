@@ -11,6 +11,7 @@ import pytest
 
 from llmsnap.web.headers import Answer
 from llmsnap.web.upstream import UpstreamConnection
+from tests.helpers.flow import hold, stands_still
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, Script, Scripted, whole
 
@@ -242,7 +243,7 @@ async def test_a_server_that_doesnt_read_slows_the_sender_down() -> None:
     """`drain` waits until it reads on, or is gone."""
 
     async def script(_: Received, line: Line) -> None:
-        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        hold(line.writer)
         await line.over.wait()
 
     async with asked(script) as (kept, connection, server):
@@ -250,7 +251,7 @@ async def test_a_server_that_doesnt_read_slows_the_sender_down() -> None:
         for _ in range(200):
             connection.transport.write(b"x" * 2**16)
         draining = asyncio.ensure_future(connection.drain())
-        await asyncio.sleep(0.05)
+        await stands_still(connection.transport.get_write_buffer_size, for_s=0.05)
         assert not draining.done()
         connection.transport.abort()
         await draining

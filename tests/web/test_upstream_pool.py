@@ -82,11 +82,11 @@ async def test_idle_connections_are_closed_in_time(
     server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before their server closes them."""
-    monkeypatch.setattr("llmsnap.web.upstream_pool.IDLE_S", 0.1)
+    monkeypatch.setattr("llmsnap.web.upstream_pool.IDLE_S", 0.5)
     pool = Pool(upstream(server.port), Timeouts())
     old = await pool.connect()
     pool.release(old, True)
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.3)
     young = await pool.connect()
     pool.release(young, True)
 

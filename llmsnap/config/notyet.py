@@ -1,0 +1,55 @@
+"""Keys that are read and checked, but that nothing honours yet: whoever sets one is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct
+
+from llmsnap.config.decode import Decoder
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.yamlnodes import MapNode, joined, line_of
+
+UNREAD: Final = ("matrix", "routing", "peers", "profiles", "selectors")
+"""Of llama-swap's, at the top of the file; their contents aren't read at all."""
+_GLOBAL: Final = {
+    "metricsMaxInMemory": "metrics_max_in_memory",
+    "captureBuffer": "capture_buffer_mb",
+    "sendLoadingState": "send_loading_state",
+    "store": "store",
+    "performance": "performance",
+    "ui": "ui",
+}
+_OF_MODELS: Final = {"sendLoadingState": "send_loading_state"}
+
+_MESSAGE: Final = "not supported yet and ignored"
+
+
+def note_sections(root: MapNode, decoder: Decoder) -> None:
+    """Note the sections that are there."""
+    _note([key for key in UNREAD if key in root.items], root, "", decoder)
+
+
+def note_settings(config: Config, root: MapNode, decoder: Decoder) -> None:
+    """Note the global keys that ask for more than their defaults do."""
+    _note(_changed(config, Config(), _GLOBAL), root, "", decoder)
+
+
+def note_model(model: ModelConfig, body: MapNode, path: str, decoder: Decoder) -> None:
+    """Note the keys of one model that ask for more than their defaults do."""
+    _note(_changed(model, ModelConfig(), _OF_MODELS), body, path, decoder)
+
+
+def _changed(found: Struct, default: Struct, fields: dict[str, str]) -> list[str]:
+    """Return the keys whose value isn't the default, nor one that turns a feature off."""
+    return [
+        key
+        for key, field in fields.items()
+        if (value := getattr(found, field)) and value != getattr(default, field)
+    ]
+
+
+def _note(keys: Collection[str], node: MapNode, path: str, decoder: Decoder) -> None:
+    for key in keys:
+        decoder.note(_MESSAGE, line=line_of(node, key), path=joined(path, key))

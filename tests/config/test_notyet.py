@@ -1,0 +1,56 @@
+"""Keys that nothing honours yet: who sets one is told where."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsnap.config.notyet import UNREAD
+from tests.config.reading import loaded
+
+MODEL = "models: {m: {cmd: 'z ${PORT}'"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("metricsMaxInMemory: 5", "metricsMaxInMemory"),
+        ("captureBuffer: 10", "captureBuffer"),
+        ("sendLoadingState: true", "sendLoadingState"),
+        ("store: {path: activity.db}", "store"),
+        ("performance: {every: 1m}", "performance"),
+        ("ui: {activity: {session_id: [X-A]}}", "ui"),
+        (MODEL + ", sendLoadingState: true}}", "models.m.sendLoadingState"),
+        (
+            MODEL + ", sleepMode: enable, sleepEndpoints: [{endpoint: /s}], "
+            "wakeEndpoints: [{endpoint: /w}]}}",
+            "models.m.sleepMode",
+        ),
+        *((f"{section}: {{}}", section) for section in UNREAD),
+    ],
+)
+def test_a_key_without_effect_is_told(text: str, path: str) -> None:
+    """Once, with line and path."""
+    assert loaded(text).warnings == (f"config.yaml:1: {path}: not supported yet and ignored",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "metricsMaxInMemory: 1000",
+        "captureBuffer: 0",
+        "sendLoadingState: false",
+        "store: {path: ~}",
+        "performance: {every: 5s}",
+        MODEL + ", sendLoadingState: false, sleepMode: disable}}",
+    ],
+)
+def test_what_changes_nothing_is_not(text: str) -> None:
+    """A default, or a feature turned off, is honoured by doing nothing."""
+    assert loaded(text).warnings == ()
+
+
+def test_an_inherited_key_is_told_where_it_is_written() -> None:
+    """At the top, and not again for each model."""
+    (warning,) = loaded("sendLoadingState: true\n" + MODEL + "}}").warnings
+
+    assert warning.startswith("config.yaml:1: sendLoadingState: ")
