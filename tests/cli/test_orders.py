@@ -13,6 +13,7 @@ from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Phases
 from llmsnap.errors import StartFailed
 from llmsnap.runtime.logs import Logs
+from llmsnap.runtime.rest import RestView
 from tests.cli.conftest import Outcome, Run, RunAside
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
@@ -67,9 +68,22 @@ async def test_ps_is_a_table(told: RunAside, fleet: FakeFleet) -> None:
     outcome = await told("ps")
 
     header, first, second = (line.split() for line in outcome.out.splitlines())
-    assert header == ["MODEL", "STATE", "PID", "IN", "FLIGHT", "WAITING", "IDLE", "ALIASES"]
+    assert " ".join(header) == "MODEL STATE PID IN FLIGHT WAITING IDLE SLEEPS BY ALIASES"
     assert first == ["author/model", "ready,", "pinned", "4000", "2m05s", "nick,", "big"]
     assert second == ["b", "starting", "4001", "3"]
+
+
+async def test_ps_says_how_models_sleep_and_whose_answers_stand_still(
+    told: RunAside, fleet: FakeFleet
+) -> None:
+    """A model that was put to sleep in the middle of its answers has clients who wait."""
+    fleet.put("b", State.ASLEEP, in_flight=2, paused=2)
+    fleet.rests["b"] = RestView(driver="pageout")
+
+    outcome = await told("ps")
+
+    row = outcome.out.splitlines()[2].split()
+    assert row == ["b", "asleep", "(2", "paused)", "4000", "2", "pageout"]
 
 
 async def test_ps_in_json_is_what_the_proxy_says(told: RunAside) -> None:

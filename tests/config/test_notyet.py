@@ -20,11 +20,6 @@ MODEL = "models: {m: {cmd: 'z ${PORT}'"
         ("performance: {every: 1m}", "performance"),
         ("ui: {activity: {session_id: [X-A]}}", "ui"),
         (MODEL + ", sendLoadingState: true}}", "models.m.sendLoadingState"),
-        (
-            MODEL + ", sleepMode: enable, sleepEndpoints: [{endpoint: /s}], "
-            "wakeEndpoints: [{endpoint: /w}]}}",
-            "models.m.sleepMode",
-        ),
         *((f"{section}: {{}}", section) for section in UNREAD),
     ],
 )
@@ -41,7 +36,7 @@ def test_a_key_without_effect_is_told(text: str, path: str) -> None:
         "sendLoadingState: false",
         "store: {path: ~}",
         "performance: {every: 5s}",
-        MODEL + ", sendLoadingState: false, sleepMode: disable}}",
+        MODEL + ", sendLoadingState: false}}",
     ],
 )
 def test_what_changes_nothing_is_not(text: str) -> None:
