@@ -235,14 +235,14 @@ def _hindrance(asleep: _Asleep, readings: GpuReadings) -> str:
 
 
 def _freed(holding: Holding, before: GpuReadings, after: GpuReadings) -> dict[str, int]:
-    """Return what came back by device, apart from what others took or gave back meanwhile."""
+    """Return what came back by device; where it is known, what others did meanwhile is left out."""
     if after.fault or after.stale:
         return {}
     then = {gpu.device: gpu for gpu in before.devices if gpu.device in holding.bytes}
     return {
         now.device: now.free_bytes
         - then[now.device].free_bytes
-        + _growth_of_others(holding.pid, then[now.device], now)
+        + (_growth_of_others(holding.pid, then[now.device], now) if holding.exact else 0)
         for now in after.devices
         if now.device in then
     }

@@ -82,6 +82,7 @@ class Worker:
         self._process: Process | None = None
         self._hello = Hello()
         self._leaving: list[Process] = []
+        self._closed = False
         self._next_id = 0
 
     @property
@@ -118,6 +119,7 @@ class Worker:
 
     async def aclose(self) -> None:
         """End the process; one that hangs is killed and, within bounds, waited for."""
+        self._closed = True
         process = self._process
         if process is not None and self._turn.locked():
             self._give_up(process)
@@ -132,6 +134,8 @@ class Worker:
     async def _running(self) -> Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
+        if self._closed:
+            raise CallLost("llmsnap is about to end, and no more driver calls are made")
         command = [sys.executable, "-P", "-m", _MODULE]
         try:
             process = await asyncio.create_subprocess_exec(

@@ -31,13 +31,13 @@ class CudaError(Exception):
 
 
 class Device:
-    """The first GPU that this process can use: memory to take, write and read."""
+    """One of the GPUs that this process can use: memory to take, write and read."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0) -> None:
         self.library = load()
         self.call("cuInit", 0)
         device, self._context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         self.attach()
 
@@ -115,10 +115,13 @@ async def _answer(process: Process, *, ask: bool = False) -> str:
 
 def main(mib: int) -> None:
     """Hold a pattern in GPU memory and say whether it is whole, until stdin ends."""
-    device = Device()
     pattern = bytes(range(256)) * (mib * _MIB // 256)
-    address = device.take(len(pattern))
-    device.write(address, pattern)
+    try:
+        device = Device()
+        address = device.take(len(pattern))
+        device.write(address, pattern)
+    except (CudaError, OSError) as error:
+        sys.exit(str(error))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for _ in sys.stdin:

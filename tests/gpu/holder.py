@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -39,9 +39,11 @@ class Holder:
         self.pid = process.pid
 
     @classmethod
-    async def start(cls, environ: Mapping[str, str], *, mib: int = 0) -> Holder:
-        """Start one that takes `mib` of GPU memory beside its context."""
-        command = python_module("tests.gpu.holder")
+    async def start(
+        cls, environ: Mapping[str, str], *, mib: int = 0, wrapper: Sequence[str] = ()
+    ) -> Holder:
+        """Start one that takes `mib` of GPU memory beside its context, perhaps below another."""
+        command = [*wrapper, *python_module("tests.gpu.holder")]
         env = with_repository(environ)
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=env)
         holder = cls(process)
@@ -73,7 +75,9 @@ class Holder:
         return bool((await self.do("check"))["whole"])
 
     async def kill(self) -> int:
-        """End it and return its exit code."""
+        """End it, and one below it, and return its exit code."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         return await self.process.wait()
@@ -96,6 +100,13 @@ class Memory:
             self._chunks.append(self._device.take(_CHUNK))
             address, size = ctypes.c_uint64(self._chunks[-1]), ctypes.c_size_t(_CHUNK)
             self._device.call("cuMemcpyHtoD_v2", address, self._noise, size)
+        return {}
+
+    def spread(self, mib: int) -> dict[str, Any]:
+        """Take `mib` of the second GPU too."""
+        second = Device(1)
+        second.take(mib * MIB)
+        self._device.attach()
         return {}
 
     def fill(self, keep_mib: int) -> dict[str, Any]:
@@ -190,6 +201,7 @@ def main() -> None:
     memory = Memory()
     does: dict[str, Callable[..., dict[str, Any]]] = {
         "take": memory.take,
+        "spread": memory.spread,
         "fill": memory.fill,
         "check": memory.check,
         "work": memory.work,

@@ -1,0 +1,121 @@
+"""Which process of a model holds GPU memory: what readings and states say, put together."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from llmsnap.sleep.cuda_api import Result
+from llmsnap.sleep.cuda_client import CallLost, CudaClient
+from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding
+from llmsnap.sleep.cuda_process import look
+from llmsnap.sleep.cuda_wire import Reply
+from llmsnap.sleep.driver import Target
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as readings show it."""
+
+    device: str = "gpu0"
+    uuid: str = "GPU-1"
+    name: str = "4090"
+    total_bytes: int = 1000
+    free_bytes: int = 400
+    processes: Mapping[int, int] | None = None
+    mig: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What NVML told."""
+
+    devices: tuple[Gpu, ...] = ()
+    fault: str = ""
+    stale: bool = False
+
+
+@dataclass
+class States(CudaClient):
+    """Knows the result of a state query by pid; others have no context."""
+
+    results: dict[int, int] = field(default_factory=dict)
+    lost: bool = False
+
+    async def state(self, pid: int, *, deadline_s: float) -> Reply:
+        if self.lost:
+            raise CallLost("no answer")
+        result = self.results.get(pid, Result.NOT_INITIALIZED)
+        return Reply(id=1, result=result, name="", seconds=0)
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    """A process below this one."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+async def find(seen: Seen, states: States | None = None, *, multi_gpu: bool = False) -> Holding:
+    """Find what this process and those below it hold."""
+    target = Target(
+        model="m", generation=1, pid=os.getpid(), argv=(), env={}, host="", port=1, base_url=""
+    )
+    return await find_holding(target, seen, states or States(), multi_gpu=multi_gpu)
+
+
+async def test_nvml_names_the_process_and_its_bytes(child: int) -> None:
+    """Whichever of the family it is; strangers and empty entries don't count."""
+    gpus = (
+        Gpu(processes={child: 50, 1: 500, os.getpid(): 0}),
+        Gpu("gpu1", "GPU-2", processes={child: 7}),
+    )
+    holding = await find(Seen(gpus), multi_gpu=True)
+    assert (holding.pid, holding.bytes, holding.exact) == (child, {"gpu0": 50, "gpu1": 7}, True)
+    assert holding.total_bytes == 57
+    assert holding.is_here
+
+
+async def test_else_the_checkpoint_api_does(child: int) -> None:
+    """Then all that is used of the GPU is the bound."""
+    holding = await find(Seen((Gpu(),)), States(results={child: 0}))
+    assert (holding.pid, holding.bytes, holding.exact) == (child, {"gpu0": 600}, False)
+
+
+async def test_what_can_not_be_asked_is_not_put_to_sleep(child: int) -> None:
+    """No answer is no for now; no permission is no for good."""
+    with pytest.raises(Ineligible, match="no answer") as caught:
+        await find(Seen((Gpu(),)), States(lost=True))
+    assert not caught.value.for_good
+    with pytest.raises(Ineligible, match="run it as the user of llmsnap") as caught:
+        await find(Seen((Gpu(),)), States(results={child: Result.OPERATING_SYSTEM}))
+    assert caught.value.for_good
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Seen(fault="no driver"), "no driver"),
+        (Seen((Gpu(),), stale=True), "NVML doesn't answer"),
+        (Seen(), "no GPU"),
+        (Seen((Gpu(processes={}),)), "no process of it holds"),
+    ],
+    ids=["fault", "stale", "no-gpu", "nobody"],
+)
+async def test_readings_that_rule_it_out(seen: Seen, words: str) -> None:
+    """What isn't known now can't be relied on."""
+    with pytest.raises(Ineligible, match=words):
+        await find(seen)
+
+
+def test_a_holding_is_of_one_process_and_not_of_its_namesake(child: int) -> None:
+    """A pid that was given out anew is somebody else."""
+    seen = look(child)
+    assert seen is not None
+    assert Holding(child, seen.started, {}, exact=True).is_here
+    assert not Holding(child, seen.started - 1, {}, exact=True).is_here
