@@ -85,12 +85,16 @@ class Runner:
     def sleep(self) -> None:
         """Put the process to sleep; SLEPT follows, or EXITED when that fails."""
         if self._life is not None:
-            self._life.sleep(self.fail)
+            self._life.sleep(partial(self._fail_of, self._life))
 
     def wake(self) -> None:
         """Wake the process; WOKEN follows, or EXITED when that fails."""
         if self._life is not None:
-            self._life.wake(self.fail)
+            self._life.wake(partial(self._fail_of, self._life))
+
+    def _fail_of(self, life: Life, error: LlmsnapError) -> None:
+        if life is self._life:  # else the word is of a process that is gone
+            self.fail(error)
 
     def _ended(self, generation: int, task: asyncio.Task[Outcome]) -> None:
         # A done callback, not a `finally`: a task cancelled before its first step has none.

@@ -30,8 +30,10 @@ def models() -> dict[str, Path]:
 def configure(models: Mapping[str, Path]) -> Configure:
     """Write a configuration over the small models, each declared at 400 MiB."""
 
-    def text(head: str = ONE_AT_A_TIME, *, names: str = "ab", more: str = "") -> str:
-        lines = [head, f"startPort: {free_ports(len(names))}", "models:"]
+    def text(
+        head: str = ONE_AT_A_TIME, *, names: str = "ab", more: str = "", sleep: str = "{mode: off}"
+    ) -> str:
+        lines = [head, f"sleep: {sleep}", f"startPort: {free_ports(len(names))}", "models:"]
         for name in names:
             command = " ".join(server_argv(models[name]))
             lines += [f"  {name}:", f"    cmd: {command}", "    ram: 400MiB", more]
@@ -55,13 +57,13 @@ def direct_server(model: Path) -> Iterator[str]:
         process.wait()
 
 
-async def text_of(url: str, prompt: str, *, model: str = "x") -> str:
-    """Ask a chat server at temperature 0 for 16 tokens; returns the text once it is up."""
+async def text_of(url: str, prompt: str, *, model: str = "x", tokens: int = 16) -> str:
+    """Ask a chat server at temperature 0; returns the text once it is up."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
         "temperature": 0,
-        "max_tokens": 16,
+        "max_tokens": tokens,
     }
     async with aiohttp.ClientSession(url) as session:
 

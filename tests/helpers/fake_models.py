@@ -39,8 +39,10 @@ class FakeModels:
     @property
     def yaml(self) -> str:
         """The whole file, on ports of its own."""
-        ports = free_ports(max(len(self.entries), 1))
-        return "\n".join([self.head, f"startPort: {ports}", "models:", *self.entries.values()])
+        lines = [self.head, f"startPort: {free_ports(max(len(self.entries), 1))}"]
+        if "sleep:" not in self.head:
+            lines.append("sleep: {mode: off}")  # stopped is stopped, on a machine with swap too
+        return "\n".join([*lines, "models:", *self.entries.values()])
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """What the server of `name` wrote down, oldest first."""

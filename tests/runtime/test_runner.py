@@ -19,7 +19,7 @@ from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.upstream import Upstream
-from llmsnap.sleep.driver import Moved, Supported, Unsupported
+from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.runtime.resting import Driver
@@ -525,6 +525,47 @@ async def test_an_end_in_the_middle_of_a_sleep(rig: Rig, end: Callable[[Rig], No
         await rig.reported(Trigger.EXITED)
     driver.may_end.set()
     await asyncio.sleep(0.05)
+    assert rig.news == []
+
+
+class Stubborn(Driver):
+    """A driver whose thread can't be called off: its failure comes when it comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.too_late = asyncio.Event()
+        self.done = asyncio.Event()
+
+    async def wake(self, target: Target) -> Moved:
+        """Fail, late."""
+        self.calls.append(("wake", target.pid))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await self.too_late.wait()
+        finally:
+            self.done.set()
+        raise RuntimeError("it was killed while it was asleep")
+
+
+async def test_a_late_failure_is_nothing_to_the_next_process(rig: Rig) -> None:
+    """It speaks of a process that is gone."""
+    driver = Stubborn()
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep()
+    await rig.reported(Trigger.SLEPT)
+    runner.wake()
+    await eventually(lambda: len(driver.calls) == 2)
+    end_by_crash(rig)
+    await rig.reported(Trigger.EXITED)
+    runner.start(2)
+    await rig.reported(Trigger.READY)
+    driver.too_late.set()
+    await driver.done.wait()
+    await asyncio.sleep(0.02)
+    assert runner.alive
     assert rig.news == []
 
 
