@@ -46,16 +46,20 @@ def parse(maps: str) -> Iterator[Mapping]:
         yield Mapping(int(start, 16), int(end, 16), permissions, path[0] if path else "")
 
 
-def mappings(pid: int) -> list[Mapping]:
-    """Return the mappings of `pid`; raises OSError when it is gone or may not be looked at."""
-    return list(parse(Path(f"/proc/{pid}/maps").read_text(errors="replace")))
+def mappings(process: Path) -> list[Mapping]:
+    """Return the mappings of the process with the folder `process` in /proc.
+
+    Raises OSError when it is gone or may not be looked at.
+    """
+    return list(parse((process / "maps").read_text(errors="replace")))
 
 
 def spans(pid: int, where: re.Pattern[bytes]) -> list[Span]:
     """Return the memory of `pid` that is `IN_MEMORY` or `IN_SWAP`; raises OSError as above."""
     found: list[Span] = []
-    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
-        for mapping in mappings(pid):
+    process = Path(f"/proc/{pid}")
+    with (process / "pagemap").open("rb", buffering=0) as pagemap:
+        for mapping in mappings(process):
             if not mapping.movable:
                 continue
             first, last = mapping.start // mmap.PAGESIZE, mapping.end // mmap.PAGESIZE

@@ -19,6 +19,7 @@ from llmsnap.sleep.mappings import mappings
 Listens = Callable[[Collection[int], str, int], Awaitable[bool]]
 """Whether one of these pids listens on this host and port, and the host is this machine."""
 
+_PROC: Final = Path("/proc")
 _GPUS: Final = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|dxg)")
 _GO_BETWEENS: Final = (
     *("docker", "podman", "nerdctl", "kubectl", "docker-proxy", "conmon"),
@@ -72,19 +73,19 @@ async def listener_fault(target: Target, pids: Iterable[int], listens: Listens) 
     """Return why none of `pids` is the server that answers for the model."""
     for pid in pids:
         if await listens([pid], target.host, target.port):
-            return _go_between_fault(_name(pid))
+            return _go_between_fault(_name(_PROC / str(pid)))
     return (
         f"none of its processes listens on {target.host}:{target.port}, so the server is out of "
         "reach (a container, another machine, a daemon?); let `cmd` start it directly"
     )
 
 
-def gpu_fault(pids: Iterable[int]) -> str:
+def gpu_fault(pids: Iterable[int], proc: Path = _PROC) -> str:
     """Return which GPU is open; raises PermissionError when a process may not be looked at."""
-    for pid in pids:
-        for path in _open_files(pid):
+    for process in (proc / str(pid) for pid in pids):
+        for path in _open_files(process):
             if _GPUS.match(path):
-                return f"{_name(pid)} has {path} open, and what uses a GPU can't be stopped safely"
+                return f"{_name(process)} has {path} open, and what uses a GPU isn't paged out"
     return ""
 
 
@@ -115,17 +116,17 @@ def _go_between_fault(name: str) -> str:
     return ""
 
 
-def _open_files(pid: int) -> Iterator[str]:
+def _open_files(process: Path) -> Iterator[str]:
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended: it holds nothing
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
+        for entry in (process / "fd").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
                 yield os.readlink(entry)
         # A device may stay mapped when its file is closed.
-        yield from (mapping.path for mapping in mappings(pid))
+        yield from (mapping.path for mapping in mappings(process))
 
 
-def _name(pid: int) -> str:
+def _name(process: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return (process / "comm").read_text().strip()
     except OSError:
         return ""

@@ -5,6 +5,7 @@ The KV cache is there again after a wake, and so is every request in flight.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ class PageOutDriver:
         self._pace = pace or Pace()
         self._trees: dict[str, _Tree] = {}
         """By model."""
+        self._turn = asyncio.Lock()
         self._promised: dict[str, int] = {}
         """Swap that sleeps under way will take, by model."""
 
@@ -83,14 +85,10 @@ class PageOutDriver:
         if self._sleeps(target):
             return Moved(seconds=0.0)
         try:
-            pids = await look(lambda: proctree.pids(target.pid))
-            verdict, held = await look(lambda: (self._verdict(pids), self._machine.usage(pids)))
-            if isinstance(verdict, Unsupported):
-                raise SleepRefused(verdict.reason)
-            self._promised[target.model] = verdict.tier_bytes
+            size = await self._promise_swap(target)
             tree, moved = await in_thread(
                 lambda deadline: self._put_to_sleep(target, deadline),
-                limit_s=self._pace.limit_s(held.rss_bytes),
+                limit_s=self._pace.limit_s(size),
                 name=f"sleep {target.model}",
             )
         except (OSError, ValueError) as error:
@@ -126,6 +124,16 @@ class PageOutDriver:
     def _sleeps(self, target: Target) -> bool:
         tree = self._known(target)
         return tree is not None and bool(tree.memories)
+
+    async def _promise_swap(self, target: Target) -> int:
+        """Set the swap aside that `target` will take; return how much memory it holds."""
+        async with self._turn:  # or two would count on the same swap
+            pids = await look(lambda: proctree.pids(target.pid))
+            verdict, held = await look(lambda: (self._verdict(pids), self._machine.usage(pids)))
+            if isinstance(verdict, Unsupported):
+                raise SleepRefused(verdict.reason)
+            self._promised[target.model] = pageable.only_for_swap(held)
+        return held.rss_bytes
 
     def _verdict(self, pids: Sequence[int]) -> Verdict:
         if fault := pageable.gpu_fault(pids):

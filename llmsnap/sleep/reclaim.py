@@ -10,15 +10,16 @@ from typing import Final
 
 from llmsnap.sleep.offload import Deadline
 
+_PROC: Final = Path("/proc")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _MOUNTS: Final = (Path(), Path("unified"))
 _STEP_BYTES: Final = 256 << 20
 _FRUITLESS_STEPS: Final = 3
 
 
-def own_cgroup(pids: Collection[int], *, root: Path = _CGROUPS) -> Path | None:
+def own_cgroup(pids: Collection[int], *, root: Path = _CGROUPS, proc: Path = _PROC) -> Path | None:
     """Return the folder of the cgroup that holds `pids` and nobody else, if we may reclaim it."""
-    folders = {_folder(pid, root) for pid in pids}
+    folders = {_folder(proc / str(pid), root) for pid in pids}
     if len(folders) != 1 or (folder := folders.pop()) is None:
         return None
     if not os.access(folder / "memory.reclaim", os.W_OK) or not _members(folder) <= set(pids):
@@ -54,9 +55,9 @@ def _members(folder: Path) -> set[int]:
     return {int(line) for text in texts for line in text.splitlines()}
 
 
-def _folder(pid: int, root: Path) -> Path | None:
+def _folder(process: Path, root: Path) -> Path | None:
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        lines = (process / "cgroup").read_text().splitlines()
     except OSError:
         return None
     paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
