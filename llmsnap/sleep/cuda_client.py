@@ -25,6 +25,11 @@ _FAREWELL_S: Final = 1.0
 class CallLost(Exception):
     """A call has no answer: its process died or missed the deadline. What it did is unknown."""
 
+    def __init__(self, why: str, *, hung: bool = False) -> None:
+        super().__init__(why)
+        self.hung = hung
+        """Whether it missed the deadline."""
+
 
 class CudaClient:
     """The checkpoint calls, each with a deadline in seconds from when it really begins.
@@ -46,7 +51,12 @@ class CudaClient:
         return await self._changes.hello()
 
     async def state(self, pid: int, *, deadline_s: float) -> Reply:
-        """Ask which state `pid` is in."""
+        """Ask which state `pid` is in; asked again when the process died over it."""
+        try:
+            return await self._queries.ask("state", pid, deadline_s=deadline_s)
+        except CallLost as lost:
+            if lost.hung:
+                raise
         return await self._queries.ask("state", pid, deadline_s=deadline_s)
 
     async def lock(self, pid: int, *, timeout_s: float, deadline_s: float) -> Reply:
@@ -109,7 +119,8 @@ class Worker:
                     return await _exchange(process, order)
             except TimeoutError:
                 self._give_up(process)
-                raise CallLost(f"the driver's {op} call took over {deadline_s:.3g} s") from None
+                why = f"the driver's {op} call took over {deadline_s:.3g} s"
+                raise CallLost(why, hung=True) from None
             except (OSError, EOFError):
                 code = await self._fate(process)
                 raise CallLost(f"the driver's {op} call ended its process ({code})") from None

@@ -310,6 +310,8 @@ static CUresult begin(const char *op, int pid, struct operation *operation) {
 }
 
 static CUresult end(const char *op, int pid, struct operation *operation, CUresult result) {
+    if (operation->crash)
+        raise(SIGSEGV);
     sim_log(op, pid, result);
     sim_leave(operation->lock);
     return result;

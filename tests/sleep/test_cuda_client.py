@@ -118,6 +118,17 @@ async def test_a_process_killed_between_calls_is_replaced(worker: Worker, holder
         assert reply.result == Result.SUCCESS
 
 
+async def test_a_question_for_the_state_is_asked_again_when_its_process_died(
+    world: World, client: CudaClient, holder: Holder
+) -> None:
+    """Once; one that hangs isn't."""
+    world.plan("state", "crash", 0)
+    assert (await client.state(holder.pid, deadline_s=5)).state == ProcessState.RUNNING
+    world.plan("state", "hang")
+    with pytest.raises(CallLost, match="took over"):
+        await client.state(holder.pid, deadline_s=0.2)
+
+
 async def test_a_cancelled_call_does_not_answer_the_next_one(
     world: World, worker: Worker, holder: Holder
 ) -> None:
