@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +19,14 @@ from typing import Final
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep.cuda_client import CudaClient
 from llmsnap.sleep.cuda_examiner import Examiner
-from llmsnap.sleep.cuda_holding import Holding, Ineligible, usable
+from llmsnap.sleep.cuda_holding import Holding, Ineligible, read_now
 from llmsnap.sleep.cuda_process import look, raise_oom_score, set_oom_score
 from llmsnap.sleep.cuda_rates import Rates
 from llmsnap.sleep.cuda_steps import Limits, Steps
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
-from llmsnap.sleep.readings import FreeMemory, GpuMemory, GpuReadings, HostRoom
+from llmsnap.sleep.readings import FreeMemory, GpuMemory, HostRoom
+
+Gpus = Sequence[GpuMemory]
 
 _SHARE_SHOWN: Final = 0.8
 """Of a footprint that NVML must show free before a sleep counts."""
@@ -48,7 +50,8 @@ class _Asleep:
 class CudaDriver:
     """Moves one process's memory from its GPUs into RAM and back; see `SleepDriver`.
 
-    `client` makes the calls and is closed with this. A cancelled `sleep` or `wake` leaves the
+    `client` makes the calls and is closed with this; `clock` is the one that stamps the readings of
+    `gpus`. A cancelled `sleep` or `wake` leaves the
     process in an unknown state: end it.
     """
 
@@ -78,7 +81,13 @@ class CudaDriver:
         self._limits = limits
         self._steps = Steps(client, limits)
         self._examiner = Examiner(
-            client, gpus=gpus, host=host, limits=limits, multi_gpu=multi_gpu, proc=proc
+            client,
+            gpus=gpus,
+            host=host,
+            clock=clock,
+            limits=limits,
+            multi_gpu=multi_gpu,
+            proc=proc,
         )
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asleep: dict[str, _Asleep] = {}
@@ -140,8 +149,7 @@ class CudaDriver:
         await self._client.aclose()
 
     async def _put_to_sleep(self, target: Target, holding: Holding) -> _Asleep:
-        before = await self._gpus.read()
-        usable(before)
+        before = await read_now(self._gpus, self._clock)
         await self._steps.lock(holding.pid)
         seconds = await self._steps.checkpoint(holding.pid, holding.total_bytes)
         after = await self._until_it_left(holding, before)
@@ -156,12 +164,12 @@ class CudaDriver:
             oom_score=raise_oom_score(holding.pid, _OOM_SCORE),
         )
 
-    async def _until_it_left(self, holding: Holding, before: GpuReadings) -> GpuReadings:
+    async def _until_it_left(self, holding: Holding, before: Gpus) -> Gpus:
         """Wait until NVML shows that the memory came back: a result code alone proves nothing."""
         deadline = self._clock() + self._limits.settle_s
         last: Mapping[str, int] = {}
         while True:
-            after = await self._gpus.read()
+            after = await self._gpus_if_known()
             freed = _freed(holding, before, after)
             # Without a footprint to compare with, it has settled when two figures agree.
             if _has_left(holding, freed, after) and (holding.exact or freed == last):
@@ -175,9 +183,14 @@ class CudaDriver:
             last = freed
             await asyncio.sleep(self._limits.poll_s)
 
-    def _needed(self, holding: Holding, after: GpuReadings) -> dict[str, int]:
+    async def _gpus_if_known(self) -> Gpus:
+        with suppress(Ineligible):
+            return await read_now(self._gpus, self._clock)
+        return ()
+
+    def _needed(self, holding: Holding, after: Gpus) -> dict[str, int]:
         """Return what must be free for a wake: the margin is waived where it never was there."""
-        free = {gpu.device: gpu.free_bytes for gpu in after.devices}
+        free = {gpu.device: gpu.free_bytes for gpu in after}
         return {
             device: max(size, min(self._limits.on_gpu(size), free[device]))
             for device, size in holding.bytes.items()
@@ -190,7 +203,7 @@ class CudaDriver:
             if not holding.is_here:
                 raise WakeFailed("its process died while it was asleep")
             async with self._turn(holding.bytes):
-                hindrance = _hindrance(asleep, await self._gpus.read())
+                hindrance = await self._hindrance(asleep)
                 if not hindrance:
                     seconds = await self._steps.restore(holding.pid, holding.total_bytes)
                     break
@@ -199,6 +212,26 @@ class CudaDriver:
             await asyncio.sleep(self._limits.poll_s)
         if seconds is not None:
             self.rates.wake.learn(holding.total_bytes, seconds)
+
+    async def _hindrance(self, asleep: _Asleep) -> str:
+        """Return what is in the way of a restore; one that runs out of memory can't be undone."""
+        pid = asleep.holding.pid
+        if (seen := look(pid)) and seen.stopped:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGCONT)  # the driver's calls hang as long as it is stopped
+            return "its process is stopped by a signal or a debugger"
+        try:
+            gpus = await read_now(self._gpus, self._clock)
+        except Ineligible as why:
+            return str(why)
+        free = {gpu.device: gpu.free_bytes for gpu in gpus}
+        for device, needed in asleep.needed.items():
+            if free.get(device, 0) < needed:
+                return (
+                    f"{device} has {free.get(device, 0) / 1024**3:.1f} GiB free, and it needs "
+                    f"{needed / 1024**3:.1f} GiB"
+                )
+        return ""
 
     @asynccontextmanager
     async def _turn(self, devices: Iterable[str]) -> AsyncIterator[None]:
@@ -214,36 +247,14 @@ class CudaDriver:
         return Moved(seconds=self._clock() - begun, bytes=moved)
 
 
-def _hindrance(asleep: _Asleep, readings: GpuReadings) -> str:
-    """Return what is in the way of a restore; one that runs out of memory can't be undone."""
-    pid = asleep.holding.pid
-    if (seen := look(pid)) and seen.stopped:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGCONT)  # the driver's calls hang as long as it is stopped
-        return "its process is stopped by a signal or a debugger"
-    try:
-        free = {gpu.device: gpu.free_bytes for gpu in usable(readings)}
-    except Ineligible as why:
-        return str(why)
-    for device, needed in asleep.needed.items():
-        if free.get(device, 0) < needed:
-            return (
-                f"{device} has {free.get(device, 0) / 1024**3:.1f} GiB free, and it needs "
-                f"{needed / 1024**3:.1f} GiB"
-            )
-    return ""
-
-
-def _freed(holding: Holding, before: GpuReadings, after: GpuReadings) -> dict[str, int]:
+def _freed(holding: Holding, before: Gpus, after: Gpus) -> dict[str, int]:
     """Return what came back by device; where it is known, what others did meanwhile is left out."""
-    if after.fault or after.stale:
-        return {}
-    then = {gpu.device: gpu for gpu in before.devices if gpu.device in holding.bytes}
+    then = {gpu.device: gpu for gpu in before if gpu.device in holding.bytes}
     return {
         now.device: now.free_bytes
         - then[now.device].free_bytes
         + (_growth_of_others(holding.pid, then[now.device], now) if holding.exact else 0)
-        for now in after.devices
+        for now in after
         if now.device in then
     }
 
@@ -258,10 +269,10 @@ def _growth_of_others(pid: int, then: GpuMemory, now: GpuMemory) -> int:
     return after - before
 
 
-def _has_left(holding: Holding, freed: Mapping[str, int], after: GpuReadings) -> bool:
+def _has_left(holding: Holding, freed: Mapping[str, int], after: Gpus) -> bool:
     if not holding.exact:
         return sum(freed.values()) >= _LEAST_SHOWN
-    if any(holding.pid in (gpu.processes or {}) for gpu in after.devices):
+    if any(holding.pid in (gpu.processes or {}) for gpu in after):
         return False
     return all(
         freed.get(device, 0) >= _SHARE_SHOWN * size for device, size in holding.bytes.items()

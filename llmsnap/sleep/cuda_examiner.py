@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from llmsnap.sleep.cuda_api import ProcessState, state_name
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
-from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding, usable
+from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding, read_now
 from llmsnap.sleep.cuda_steps import Limits
 from llmsnap.sleep.driver import Target
 from llmsnap.sleep.eligibility import child_fault, driver_fault, kernel_fault, read_kernel
@@ -28,6 +28,7 @@ class Examiner:
         *,
         gpus: FreeMemory,
         host: HostRoom,
+        clock: Callable[[], float],
         limits: Limits,
         multi_gpu: bool,
         proc: Path,
@@ -35,6 +36,7 @@ class Examiner:
         self._client = client
         self._gpus = gpus
         self._host = host
+        self._clock = clock
         self._limits = limits
         self._multi_gpu = multi_gpu
         self._proc = proc
@@ -48,7 +50,7 @@ class Examiner:
     async def examine(self, target: Target) -> Holding:
         """Return what the model holds if it can be put to sleep now; else raise Ineligible."""
         self._recall(target)
-        usable(await self._gpus.read())  # the cheapest way to see that there is no driver
+        await read_now(self._gpus, self._clock)  # the cheapest way to see that there is no driver
         await self._examine_machine()
         try:
             holding = await self._find(target)
@@ -79,8 +81,8 @@ class Examiner:
             raise Ineligible(fault)
 
     async def _find(self, target: Target) -> Holding:
-        readings = await self._gpus.read()
-        holding = await find_holding(target, readings, self._client, multi_gpu=self._multi_gpu)
+        gpus = await read_now(self._gpus, self._clock)
+        holding = await find_holding(target, gpus, self._client, multi_gpu=self._multi_gpu)
         generation, measured = self._measured.get(target.model, (0, {}))
         if holding.exact or generation != target.generation:
             return holding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from llmsnap.sleep.cuda_client import CallLost, CudaClient
 from llmsnap.sleep.cuda_process import Seen, family, look
 from llmsnap.sleep.driver import Target
 from llmsnap.sleep.eligibility import gpus_fault, visible_gpus
-from llmsnap.sleep.readings import GpuMemory, GpuReadings
+from llmsnap.sleep.readings import FreeMemory, GpuMemory
 
 _QUERY_S: Final = 5.0
 
@@ -49,20 +49,22 @@ class Holding:
         return seen is not None and seen.started == self.started and not seen.dead
 
 
-def usable(readings: GpuReadings) -> Sequence[GpuMemory]:
-    """Return the GPUs; raise Ineligible when what was read tells nothing about now."""
+async def read_now(gpus: FreeMemory, clock: Callable[[], float]) -> Sequence[GpuMemory]:
+    """Return how full the GPUs are now; raise Ineligible when only old figures are to be had."""
+    asked_at = clock()
+    readings = await gpus.read()
     if readings.fault:
         raise Ineligible(readings.fault)
-    if readings.stale:
+    if readings.stale or any(gpu.taken_at < asked_at for gpu in readings.devices):
         raise Ineligible("the GPUs' memory can't be read now: NVML doesn't answer")
     return readings.devices
 
 
 async def find_holding(
-    target: Target, readings: GpuReadings, client: CudaClient, *, multi_gpu: bool
+    target: Target, gpus: Sequence[GpuMemory], client: CudaClient, *, multi_gpu: bool
 ) -> Holding:
     """Return what the model holds; raise Ineligible when no single process of it can be named."""
-    gpus = visible_gpus(target.env, usable(readings))
+    gpus = visible_gpus(target.env, gpus)
     if fault := gpus_fault(gpus, target.argv, multi_gpu=multi_gpu):
         raise Ineligible(fault)
     members = await asyncio.to_thread(family, target.pid)

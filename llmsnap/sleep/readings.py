@@ -29,6 +29,11 @@ class GpuMemory(Protocol):
         ...
 
     @property
+    def taken_at(self) -> float:
+        """When, on the clock that its reader shares with the drivers."""
+        ...
+
+    @property
     def processes(self) -> Mapping[int, int] | None:
         """Bytes by pid; None: not known."""
         ...

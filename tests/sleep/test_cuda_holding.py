@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from llmsnap.sleep.cuda_api import Result
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
-from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding
+from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding, read_now
 from llmsnap.sleep.cuda_process import look
 from llmsnap.sleep.cuda_wire import Reply
 from llmsnap.sleep.driver import Target
@@ -26,17 +26,9 @@ class Gpu:
     name: str = "4090"
     total_bytes: int = 1000
     free_bytes: int = 400
+    taken_at: float = 0.0
     processes: Mapping[int, int] | None = None
     mig: bool = False
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What NVML told."""
-
-    devices: tuple[Gpu, ...] = ()
-    fault: str = ""
-    stale: bool = False
 
 
 @dataclass
@@ -61,12 +53,14 @@ def child() -> Iterator[int]:
         process.kill()
 
 
-async def find(seen: Seen, states: States | None = None, *, multi_gpu: bool = False) -> Holding:
+async def find(
+    gpus: Sequence[Gpu], states: States | None = None, *, multi_gpu: bool = False
+) -> Holding:
     """Find what this process and those below it hold."""
     target = Target(
         model="m", generation=1, pid=os.getpid(), argv=(), env={}, host="", port=1, base_url=""
     )
-    return await find_holding(target, seen, states or States(), multi_gpu=multi_gpu)
+    return await find_holding(target, gpus, states or States(), multi_gpu=multi_gpu)
 
 
 async def test_nvml_names_the_process_and_its_bytes(child: int) -> None:
@@ -75,7 +69,7 @@ async def test_nvml_names_the_process_and_its_bytes(child: int) -> None:
         Gpu(processes={child: 50, 1: 500, os.getpid(): 0}),
         Gpu("gpu1", "GPU-2", processes={child: 7}),
     )
-    holding = await find(Seen(gpus), multi_gpu=True)
+    holding = await find(gpus, multi_gpu=True)
     assert (holding.pid, holding.bytes, holding.exact) == (child, {"gpu0": 50, "gpu1": 7}, True)
     assert holding.total_bytes == 57
     assert holding.is_here
@@ -83,34 +77,62 @@ async def test_nvml_names_the_process_and_its_bytes(child: int) -> None:
 
 async def test_else_the_checkpoint_api_does(child: int) -> None:
     """Then all that is used of the GPU is the bound."""
-    holding = await find(Seen((Gpu(),)), States(results={child: 0}))
+    holding = await find([Gpu()], States(results={child: 0}))
     assert (holding.pid, holding.bytes, holding.exact) == (child, {"gpu0": 600}, False)
 
 
 async def test_what_can_not_be_asked_is_not_put_to_sleep(child: int) -> None:
     """No answer is no for now; no permission is no for good."""
     with pytest.raises(Ineligible, match="no answer") as caught:
-        await find(Seen((Gpu(),)), States(lost=True))
+        await find([Gpu()], States(lost=True))
     assert not caught.value.for_good
     with pytest.raises(Ineligible, match="run it as the user of llmsnap") as caught:
-        await find(Seen((Gpu(),)), States(results={child: Result.OPERATING_SYSTEM}))
+        await find([Gpu()], States(results={child: Result.OPERATING_SYSTEM}))
     assert caught.value.for_good
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
-    [
-        (Seen(fault="no driver"), "no driver"),
-        (Seen((Gpu(),), stale=True), "NVML doesn't answer"),
-        (Seen(), "no GPU"),
-        (Seen((Gpu(processes={}),)), "no process of it holds"),
-    ],
-    ids=["fault", "stale", "no-gpu", "nobody"],
+    ("gpus", "words"),
+    [([], "no GPU"), ([Gpu(processes={})], "no process of it holds")],
+    ids=["no-gpu", "nobody"],
 )
-async def test_readings_that_rule_it_out(seen: Seen, words: str) -> None:
-    """What isn't known now can't be relied on."""
+async def test_without_gpu_memory_there_is_nothing_to_move(gpus: list[Gpu], words: str) -> None:
+    """The reason says which it is."""
     with pytest.raises(Ineligible, match=words):
-        await find(seen)
+        await find(gpus)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What NVML told, and is asked for."""
+
+    devices: tuple[Gpu, ...] = ()
+    fault: str = ""
+    stale: bool = False
+
+    async def read(self) -> Told:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (Told(fault="no driver"), "no driver"),
+        (Told((Gpu(),), stale=True), "NVML doesn't answer"),
+        (Told((Gpu(taken_at=100), Gpu(taken_at=99))), "NVML doesn't answer"),
+    ],
+    ids=["fault", "stale", "before-the-question"],
+)
+async def test_only_what_is_known_now_counts(told: Told, words: str) -> None:
+    """Figures from before the question may be of another time, stale or not."""
+    with pytest.raises(Ineligible, match=words):
+        await read_now(told, lambda: 100)
+
+
+async def test_figures_from_the_moment_of_the_question_count() -> None:
+    """Clocks have steps."""
+    told = Told((Gpu(taken_at=100),))
+    assert await read_now(told, lambda: 100) == told.devices
 
 
 def test_a_holding_is_of_one_process_and_not_of_its_namesake(child: int) -> None:

@@ -38,6 +38,7 @@ class Gpu:
     name: str = "4090"
     total_bytes: int = 24
     free_bytes: int = 24
+    taken_at: float = 0.0
     processes: None = None
     mig: bool = False
 
