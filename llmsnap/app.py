@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,10 +25,12 @@ from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for, specs_for
 from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
+from llmsnap.memory.host import Host
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
-from llmsnap.runtime.plan import plan_for
+from llmsnap.runtime.plan import Plan, plan_for
+from llmsnap.runtime.prefetch import Prefetch, ReadAhead
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.stdout import Stdout
@@ -130,8 +132,10 @@ async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterat
         clock=clock,
     )
     background = Background()
+    plans = {model: plan_for(model, config, os.environ) for model in config.models}
+    ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
     async with Prober() as prober:
-        supervisor = Supervisor(scheduler, background)
+        supervisor = Supervisor(scheduler, background, ahead)
         tools = Tools(
             report=supervisor.post,
             background=background,
@@ -141,16 +145,24 @@ async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterat
         )
         supervisor.supervise(
             {
-                model: Runner(
-                    plan_for(model, config, os.environ), tools, chooser=drivers.chooser(model)
-                )
-                for model in config.models
+                model: Runner(plan, tools, chooser=drivers.chooser(model))
+                for model, plan in plans.items()
             }
         )
         try:
             yield supervisor
         finally:
+            ahead.close()
             await drivers.aclose()
+
+
+def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:
+    """Return what reads the files of each model, as far as RAM is free."""
+    host = Host()
+    return {
+        model: Prefetch(model, plan.argv, lambda: host.ram().free_bytes)
+        for model, plan in plans.items()
+    }
 
 
 async def until_told(supervisor: Supervisor, preloaded: Sequence[str], signals: Signals) -> int:

@@ -290,6 +290,8 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     """`off`: groups alone decide what is loaded beside what."""
     devices: dict[str, Bytes] = field(default_factory=dict)
     """Budget a device, such as `host: 600MiB` or `gpu0: 24GiB`."""
+    prefetch: bool = True
+    """Whether the files of a model that has to wait for room are read into the page cache."""
 
 
 class SleepConfig(Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ from llmsnap.errors import (
     UpstreamLost,
 )
 from llmsnap.runtime.lease import Lease, Tickets
+from llmsnap.runtime.prefetch import ReadAhead
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.story import Story, Transition
 from llmsnap.runtime.tasks import Background
@@ -107,13 +108,17 @@ class Supervisor:
     """Lends models to requests, and starts and ends their processes as the scheduler says.
 
     All of it happens between two awaits, so that there are no locks. Build it within the loop.
+    Without `ahead`, nothing is read for a model before it starts.
     """
 
-    def __init__(self, scheduler: Decides, background: Background) -> None:
+    def __init__(
+        self, scheduler: Decides, background: Background, ahead: ReadAhead | None = None
+    ) -> None:
         self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Set when a bug made it give up: all is being ended, and the program should exit."""
         self._scheduler = scheduler
         self._background = background
+        self._ahead = ahead or ReadAhead({}, scheduler.view)
         self._loop = asyncio.get_running_loop()
         self._runners: Mapping[str, Runs] = {}
         self._tickets = Tickets(self.post)
@@ -296,6 +301,7 @@ class Supervisor:
                 self._begin(action)
             for transition in self._story.follow(event, actions, pid):
                 self._tell(transition)
+            self._ahead.follow(event, actions)
         except Exception as error:  # the root of all decisions: none can be trusted any more
             self._give_up(error, event)
 
@@ -358,6 +364,7 @@ class Supervisor:
         logger.critical("internal error at %s; everything is ended", event, exc_info=error)
         self.fatal.set_result(error)
         self._tickets.abort_all(_gave_up())
+        self._ahead.close()
         for runner in self._runners.values():
             runner.stop()
         for gone in (gone for waiting in self._gone.values() for gone in waiting):

@@ -96,7 +96,7 @@ def test_new_keys() -> None:
     config = read(
         """
         schedule: {fairAfter: 500ms, preemptAfter: 2m, hold: 0, maxWait: 1.5}
-        memory: {mode: off, devices: {host: 600MiB, gpu0: 8GB}}
+        memory: {mode: off, devices: {host: 600MiB, gpu0: 8GB}, prefetch: false}
         allowedHosts: [" LLM.Example.org ", ""]
         maxBody: 1GiB
         """
@@ -107,6 +107,8 @@ def test_new_keys() -> None:
     assert (schedule.hold_s, schedule.max_wait_s) == (0.0, 1.5)
     assert config.memory.mode == "off"
     assert config.memory.devices == {"host": 600 * 2**20, "gpu0": 8 * 10**9}
+    assert not config.memory.prefetch
+    assert read("").memory.prefetch
     assert config.allowed_hosts == ("llm.example.org",)
     assert config.max_body_bytes == 2**30
 

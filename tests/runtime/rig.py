@@ -20,6 +20,7 @@ from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.plan import Endpoint, Plan
+from llmsnap.runtime.prefetch import Prefetch, ReadAhead
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.supervisor import Supervisor
@@ -106,6 +107,7 @@ class Rig:
         specs: Mapping[str, Mapping[str, Any]] | None = None,
         constraints: Constraints | None = None,
         drivers: Mapping[str, Driver] | None = None,
+        prefetches: Mapping[str, Prefetch] | None = None,
     ) -> Supervisor:
         """Return a supervisor over `plans`; without more said, all may be up at once.
 
@@ -120,7 +122,8 @@ class Rig:
             constraints=constraints or Free(),
             clock=asyncio.get_running_loop().time,
         )
-        self.supervisor = Supervisor(self.scheduler, self.background)
+        ahead = ReadAhead(prefetches or {}, self.scheduler.view)
+        self.supervisor = Supervisor(self.scheduler, self.background, ahead)
         for p in plans:
             self.runner(p, driver=(drivers or {}).get(p.model))
         self.supervisor.supervise(self.runners)
