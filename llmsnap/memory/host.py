@@ -78,7 +78,7 @@ class Host:
             return ()
         found = [pid]
         for parent in found:  # grows as it goes
-            found += children.get(parent, ())
+            found += sorted(children.get(parent, ()))
         return tuple(found)
 
     def usage(self, pids: Iterable[int]) -> Usage:

@@ -16,7 +16,7 @@ _MOST_SPANS: Final = 1024
 """The kernel takes no more in one call."""
 _REFUSED_SPAN: Final = (errno.ENOMEM, errno.EINVAL, errno.EAGAIN, errno.EFAULT)
 """What the kernel says of memory that is locked, unmapped or of a kind that can't be advised on."""
-_SCRATCH_BYTES: Final = 1 << 20
+_SCRATCH_BYTES: Final = 1 << 18
 
 
 class Span(NamedTuple):
@@ -58,7 +58,7 @@ def batches(spans: Iterable[Span], most_bytes: int) -> Iterator[list[Span]]:
 
 
 def fault(pid: int, advice: Advice) -> str:
-    """Return why the kernel wouldn't take `advice` on `pid`; empty when it would.
+    """Return why the kernel wouldn't take `advice` on `pid`, with the remedy; empty when it would.
 
     It is asked for no memory at all, so nothing happens.
     """
@@ -66,10 +66,14 @@ def fault(pid: int, advice: Advice) -> str:
         with _Handle(pid) as handle:
             _madvise(handle, [], advice)
     except PermissionError:
-        return "process_madvise isn't permitted; it needs CAP_SYS_NICE"
+        return (
+            "process_madvise needs CAP_SYS_NICE; give llmsnap the capability (systemd: "
+            "AmbientCapabilities=CAP_SYS_NICE), or start the model in a cgroup of its own "
+            "(`systemd-run --user --scope llama-server …`)"
+        )
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.EINVAL):
-            return "this kernel can't page out other processes (it needs Linux 5.18)"
+            return "this kernel can't page out other processes; it takes Linux 5.18 or newer"
         return f"process_madvise fails: {error.strerror}"
     return ""
 

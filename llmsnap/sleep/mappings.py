@@ -18,7 +18,7 @@ IN_SWAP: Final = re.compile(rb"[\x40-\x7f]+(?:[\x00-\x3f\x80-\xff]{1,15}[\x40-\x
 
 _ENTRY: Final = 8
 _TOP_BYTE: Final = 7 if sys.byteorder == "little" else 0
-_PAGES_AT_ONCE: Final = 1 << 18
+_PAGES_AT_ONCE: Final = 1 << 14
 _DEVICES: Final = re.compile(r"/dev/(?!shm/|zero|hugepages)|anon_inode:|\[v")
 """What isn't memory, or not the process's own; touching a device's registers may do harm."""
 

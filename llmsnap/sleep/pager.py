@@ -51,12 +51,8 @@ def way_out(pids: Sequence[int]) -> Way | str:
     fault = madvise.fault(pids[0], Advice.PAGE_OUT)
     if not fault:
         return _by_advice
-    if folder := reclaim.own_cgroup(pids):
-        return partial(_by_reclaim, folder)
-    return (
-        f"{fault}; give llmsnap the capability (systemd: AmbientCapabilities=CAP_SYS_NICE), or "
-        "start the model in a cgroup of its own (`systemd-run --user --scope llama-server …`)"
-    )
+    folder = reclaim.own_cgroup(pids)
+    return fault if folder is None else partial(_by_reclaim, folder)
 
 
 def verdict(

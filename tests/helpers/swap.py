@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,17 @@ _PRIORITY = 100
 """Before other swap, so that tests with files of their own don't get in each other's way."""
 
 
+class NoSwap(Exception):
+    """None can be added here; the message says why."""
+
+
 @contextmanager
 def swap_file(size: int) -> Iterator[None]:
-    """Have `size` bytes more of swap while the block lasts; skip the test when that can't be."""
+    """Have `size` bytes more of swap while the block lasts; raise NoSwap when that can't be."""
     if not all(map(shutil.which, ("mkswap", "swapon", "swapoff"))):
-        pytest.skip("no swap for this test: mkswap and swapon aren't there")
+        raise NoSwap("mkswap and swapon aren't there")
     if os.geteuid():
-        pytest.skip("no swap for this test: only root may add some")
+        raise NoSwap("only root may add swap")
     number, name = tempfile.mkstemp(prefix="llmsnap-swap-")
     try:
         os.posix_fallocate(number, 0, size)
@@ -45,13 +49,28 @@ def other_swap() -> bool:
 
 def _run(*argv: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode and argv[0] != "swapoff":
-        pytest.skip(f"no swap for this test: {done.stderr.strip()}")
-    assert not done.returncode, done.stderr
+    if done.returncode:
+        raise NoSwap(done.stderr.strip())
+
+
+def _for_a_test(size: int) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(swap_file(size))
+        except NoSwap as error:
+            pytest.skip(f"no swap for this test: {error}")
+        yield
 
 
 @pytest.fixture
 def swap() -> Iterator[None]:
     """Enough swap for a few small models."""
-    with swap_file(1024 * MIB):
-        yield
+    yield from _for_a_test(1024 * MIB)
+
+
+@pytest.fixture
+def little_swap() -> Iterator[None]:
+    """Too little swap for any model, and no other."""
+    if other_swap():
+        pytest.skip("there is other swap, which can't be filled up for a test")
+    yield from _for_a_test(4 * MIB)

@@ -80,14 +80,19 @@ def state(pid: int) -> str:
 
 
 @asynccontextmanager
-async def holding(mib: int, *flags: str, in_shell: bool = False) -> AsyncIterator[Holder]:
+async def holding(
+    mib: int, *flags: str, in_shell: bool = False, cgroup: Path | None = None
+) -> AsyncIterator[Holder]:
     """Run a process that holds so much; it and its children are gone afterwards.
 
-    `in_shell`: the child is a shell, and the process that holds the memory below it.
+    `in_shell`: the child is a shell, and the process that holds the memory below it. `cgroup`: the
+    folder of the one that it enters before it holds anything.
     """
     argv = [sys.executable, "-S", str(_PROGRAM), str(mib), *flags]
     if in_shell:
         argv = ["/bin/sh", "-c", f"{shlex.join(argv)}; true"]
+    if cgroup is not None:
+        argv = ["/bin/sh", "-c", f"echo $$ > {cgroup}/cgroup.procs && exec {shlex.join(argv)}"]
     process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE)
     try:
         assert process.stdout

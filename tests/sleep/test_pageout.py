@@ -227,21 +227,23 @@ async def test_a_cancelled_sleep_leaves_nobody_stopped(
     swap: None, driver: PageOutDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who cancels ends the process; but if it lives, it isn't frozen for ever."""
-    begun = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
     real = pager.in_memory
 
     def slow(pids: Collection[int]) -> list[pager.Memory]:
         begun.set()
+        assert cancelled.wait(10)
         return real(pids)
 
     monkeypatch.setattr(pager, "in_memory", slow)
-    async with holding(256) as holder:
+    async with holding(16) as holder:
         sleeping = asyncio.ensure_future(driver.sleep(holder.target()))
         await eventually(begun.is_set)
         assert holder.state == "T"
         sleeping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sleeping
+        cancelled.set()
         await eventually(lambda: holder.state == "S")
         with pytest.raises(WakeFailed, match="nothing is known of its sleep"):
             await driver.wake(holder.target())

@@ -16,7 +16,7 @@ from llmsnap.memory.host import Host
 from llmsnap.memory.kernel import Room
 from llmsnap.sleep.driver import Supported, Unsupported
 from llmsnap.sleep.pageout import PageOutDriver
-from tests.helpers.swap import other_swap, swap_file
+from tests.helpers.swap import other_swap
 from tests.helpers.waiting import eventually
 from tests.sleep.server import CONVERSATION, Server, listens, serving
 
@@ -27,7 +27,6 @@ pytestmark = [
     ),
 ]
 
-MIB = 2**20
 STREAMED = 300
 CYCLES = 100
 SETTLED = 3
@@ -157,19 +156,16 @@ class Boaster(Host):
         return Room(2**40, 2**40)
 
 
-async def test_swap_runs_full(driver: PageOutDriver) -> None:
+async def test_swap_runs_full(little_swap: None, driver: PageOutDriver) -> None:
     """Somebody else may take it in the meantime: the server then goes on as if nothing was."""
-    if other_swap():
-        pytest.skip("there is other swap, which can't be filled up for a test")
     async with serving() as server:
         before = await server.ask()
-        with swap_file(4 * MIB):
-            with pytest.raises(SleepRefused, match=r"swap full \(.* are left\)"):
-                await PageOutDriver(Boaster(), listens).sleep(server.target)
-            assert "T" not in server.states
-            after = await server.ask()
-            assert (after.text, after.cached) == (before.text, 601)
-            assert isinstance(await driver.probe(server.target), Unsupported)
+        with pytest.raises(SleepRefused, match=r"swap full \(.* are left\)"):
+            await PageOutDriver(Boaster(), listens).sleep(server.target)
+        assert "T" not in server.states
+        after = await server.ask()
+        assert (after.text, after.cached) == (before.text, 601)
+        assert isinstance(await driver.probe(server.target), Unsupported)
 
 
 async def test_without_swap_the_reason_is_named(driver: PageOutDriver) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from llmsnap.sleep import reclaim
+from llmsnap.memory.host import Host
+from llmsnap.sleep import madvise, pager, reclaim
 from llmsnap.sleep.offload import Deadline
+from tests.sleep.holder import holding
 
 MIB = 2**20
 
@@ -108,3 +112,36 @@ def test_reclaim_keeps_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TimeoutError):
         reclaim.reclaim(Path("x"), deadline)
     assert cgroup.asked == []
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A real cgroup of version 2, with nobody in it."""
+    folder = Path(f"/sys/fs/cgroup/llmsnap-test-{os.getpid()}")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup for this test: {error}")
+    try:
+        if not (folder / "memory.reclaim").exists():
+            pytest.skip("no cgroup of version 2 with a memory controller")
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+async def test_a_real_cgroup(swap: None, cgroup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory goes to swap without process_madvise, and comes back without it."""
+    monkeypatch.setattr(madvise, "fault", lambda *_: "not permitted")
+    monkeypatch.setattr(madvise, "advise", _not_permitted)
+    async with holding(64, cgroup=cgroup) as holder:
+        before, memories = await holder.checksum(), pager.in_memory([holder.pid])
+        held = pager.page_out(Host(), [holder.pid], Deadline(20))
+        assert held.anonymous_bytes < 8 * MIB
+        pager.fetch(memories, Deadline(20), mapped=False)
+        assert holder.usage.anonymous_bytes >= 64 * MIB
+        assert await holder.checksum() == before
+
+
+def _not_permitted(*_: object) -> int:
+    raise PermissionError
