@@ -26,21 +26,21 @@ class Outlet(web.StreamResponse):
     tell of an error then.
     """
 
+    head_sent = False
+    is_whole = False
+    """Whether the client was sent all there is for it."""
+    _in_chunks = False
+    _is_framed = True
+    _sent_status = 0
+    _sent_bytes = 0
+
     def __init__(self, request: web.Request) -> None:
         super().__init__()
         assert request.transport is not None
         self._request = request
         self._transport = request.transport
-        self._client_protocol = request.protocol
         self._chunks_allowed = request.version >= HttpVersion11
-        self._stays_open = request.keep_alive and self._chunks_allowed
-        self._in_chunks = False
-        self._is_framed = True
-        self._answer_status = 0
-        self._bytes_sent = 0
-        self.head_sent = False
-        self.is_whole = False
-        """Whether the client was sent all there is for it."""
+        self._stays_open = self._chunks_allowed and request.keep_alive
 
     # ---- for aiohttp's server ------------------------------------------------------------------
 
@@ -52,12 +52,12 @@ class Outlet(web.StreamResponse):
     @property
     def status(self) -> int:
         """The status that was sent; 0: none yet."""
-        return self._answer_status
+        return self._sent_status
 
     @property
     def body_length(self) -> int:
         """How many bytes the client was sent, head and framing included."""
-        return self._bytes_sent
+        return self._sent_bytes
 
     @property
     def keep_alive(self) -> bool:
@@ -80,7 +80,7 @@ class Outlet(web.StreamResponse):
     @property
     def is_blocked(self) -> bool:
         """Whether the client takes less than it is sent."""
-        return self._client_protocol.writing_paused and self.is_open
+        return self._request.protocol.writing_paused and self.is_open
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what it was sent, or is gone."""
@@ -103,7 +103,7 @@ class Outlet(web.StreamResponse):
 
         `size` frames the body; None: it isn't known.
         """
-        self._answer_status = status[0]
+        self._sent_status = status[0]
         framing = b""
         if size is not None:
             framing = content_length(size)
@@ -123,7 +123,7 @@ class Outlet(web.StreamResponse):
 
     def switch(self, status: tuple[int, bytes], lines: bytes, tail: bytes) -> None:
         """Send the head of a switch of protocols, and what comes behind it."""
-        self._answer_status = status[0]
+        self._sent_status = status[0]
         self.head_sent = self.is_whole = True
         head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (*status, lines)
         self._request.writer.output_size = len(head)
@@ -162,7 +162,7 @@ class Outlet(web.StreamResponse):
         size = sum(map(len, parts))
         if not size or self._transport.is_closing():
             return
-        self._bytes_sent += size
+        self._sent_bytes += size
         if len(parts) == 1:
             self._transport.write(parts[0])
         elif size <= _JOINED_BYTES:

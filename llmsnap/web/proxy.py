@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -35,7 +36,8 @@ class Proxy:
 
     def __init__(self, config: Config, lender: Lender, *, ping_s: float = PING_S) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
-        dates = Dates()
+        loop = asyncio.get_running_loop()
+        dates = Dates(loop.time)
         routes = {
             id_: Route(id_, model, BodyFilters(model), Manner(id_, model_line(id_), dates, ping_s))
             for id_, model in config.models.items()
@@ -45,7 +47,7 @@ class Proxy:
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
         self._background = Background()
-        self._shop = Shop(lender, Courier(self._pools, self._background), self._background)
+        self._shop = Shop(loop, lender, Courier(self._pools, self._background), self._background)
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
 
