@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.web import sse
 from llmsnap.web.headers import Answer, Dates
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.renaming import Renamer
 
@@ -26,6 +27,7 @@ class Manner:
     model_line: bytes
     """The header that names it."""
     dates: Dates
+    outbox: Outbox
     ping_s: float = sse.PING_S
 
 
@@ -44,7 +46,7 @@ class Delivery:
 
     def __init__(self, request: web.Request, manner: Manner, *, rename_to: str = "") -> None:
         """`rename_to`: the model's name for the answer; empty: as the upstream says."""
-        self.outlet = Outlet(request)
+        self.outlet = Outlet(request, manner.outbox)
         self._request = request
         self._manner = manner
         self._rename_to = rename_to

@@ -14,8 +14,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
 from llmsnap.web.headers import CHUNKED, content_length
+from llmsnap.web.outbox import Outbox
 
-_JOINED_BYTES: Final = 64 * 1024
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -34,11 +34,12 @@ class Outlet(web.StreamResponse):
     _sent_status = 0
     _sent_bytes = 0
 
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.Request, outbox: Outbox) -> None:
         super().__init__()
         assert request.transport is not None
         self._request = request
         self._transport = request.transport
+        self._outbox = outbox
         self._chunks_allowed = request.version >= HttpVersion11
         self._stays_open = self._chunks_allowed and request.keep_alive
 
@@ -128,12 +129,17 @@ class Outlet(web.StreamResponse):
         head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (*status, lines)
         self._request.writer.output_size = len(head)
         self._write([head, tail])
+        self.flush()
 
     def send(self, pieces: list[bytes], complete: bool) -> None:
         """Send more of the body; `complete`: that was all. Nothing follows that."""
         if not self.is_whole:
             self.is_whole = complete
             self._write(self._framed(pieces, complete))
+
+    def flush(self) -> None:
+        """Write what waits for the end of the loop's turn now."""
+        self._outbox.flush()
 
     def end_connection(self) -> None:
         """Have the connection end with this answer."""
@@ -142,6 +148,7 @@ class Outlet(web.StreamResponse):
     def cut(self) -> None:
         """End the connection so that the client sees that something is missing."""
         self._stays_open = False
+        self.flush()
         if self._is_framed:
             self._transport.close()
             return
@@ -160,12 +167,6 @@ class Outlet(web.StreamResponse):
     def _write(self, parts: list[bytes]) -> None:
         """Write `parts` as one, for as long as the client is there."""
         size = sum(map(len, parts))
-        if not size or self._transport.is_closing():
-            return
-        self._sent_bytes += size
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        elif size <= _JOINED_BYTES:
-            self._transport.write(b"".join(parts))
-        else:
-            self._transport.writelines(parts)
+        if size and not self._transport.is_closing():
+            self._sent_bytes += size
+            self._outbox.write(self._transport, parts)

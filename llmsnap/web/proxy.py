@@ -17,6 +17,7 @@ from llmsnap.web.filters import BodyFilters
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
 from llmsnap.web.monitoring import Monitoring
 from llmsnap.web.order import Order, Payload, upgrade_lines
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.select import wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
@@ -37,9 +38,14 @@ class Proxy:
     def __init__(self, config: Config, lender: Lender, *, ping_s: float = PING_S) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
         loop = asyncio.get_running_loop()
-        dates = Dates(loop.time)
+        dates, outbox = Dates(loop.time), Outbox(loop)
         routes = {
-            id_: Route(id_, model, BodyFilters(model), Manner(id_, model_line(id_), dates, ping_s))
+            id_: Route(
+                id_,
+                model,
+                BodyFilters(model),
+                Manner(id_, model_line(id_), dates, outbox, ping_s),
+            )
             for id_, model in config.models.items()
         }
         self._routes = {name: routes[id_] for name, id_ in config.names().items()}
@@ -47,7 +53,8 @@ class Proxy:
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
         self._background = Background()
-        self._shop = Shop(loop, lender, Courier(self._pools, self._background), self._background)
+        courier = Courier(self._pools, outbox, self._background)
+        self._shop = Shop(loop, lender, courier, self._background)
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
 
