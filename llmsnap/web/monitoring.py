@@ -149,6 +149,8 @@ def _delivered(
     is_head = order.request.method == hdrs.METH_HEAD
     timing = timings(NO_WAIT, seen.took_s)
     lines = [seen.answer.lines, manner.model_line, b"Server-Timing: ", timing, b"\r\n"]
+    if b"date" not in seen.answer.noted:
+        lines.append(manner.dates.line())
     if age_s is not None:
         lines.append(b"Age: %d\r\n" % age_s)
     outlet = Outlet(order.request, manner.outbox)
