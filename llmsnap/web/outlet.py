@@ -57,7 +57,7 @@ class Outlet(web.StreamResponse):
 
     @property
     def body_length(self) -> int:
-        """How many bytes the client was sent, head and framing included."""
+        """How many bytes of the body the client was sent."""
         return self._sent_bytes
 
     @property
@@ -120,6 +120,7 @@ class Outlet(web.StreamResponse):
         self.is_whole = complete
         # aiohttp and the middlewares look here for whether an answer has begun.
         self._request.writer.output_size = len(head)
+        self._sent_bytes = sum(map(len, pieces))
         self._write([head, *self._framed(pieces, complete)])
 
     def switch(self, status: tuple[int, bytes], lines: bytes, tail: bytes) -> None:
@@ -135,6 +136,7 @@ class Outlet(web.StreamResponse):
         """Send more of the body; `complete`: that was all. Nothing follows that."""
         if not self.is_whole:
             self.is_whole = complete
+            self._sent_bytes += sum(map(len, pieces))
             self._write(self._framed(pieces, complete))
 
     def flush(self) -> None:
@@ -166,7 +168,5 @@ class Outlet(web.StreamResponse):
 
     def _write(self, parts: list[bytes]) -> None:
         """Write `parts` as one, for as long as the client is there."""
-        size = sum(map(len, parts))
-        if size and not self._transport.is_closing():
-            self._sent_bytes += size
+        if parts and not self._transport.is_closing():
             self._outbox.write(self._transport, parts)
