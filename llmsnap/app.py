@@ -100,6 +100,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     hide = partial(blank, secrets=all_secrets(config))
     handler = ProxyLog(logs, layout=config.log_time_format, blank=hide)
     root, ours = logging.getLogger(), logging.getLogger("llmsnap")
+    level_before = ours.level
     root.addHandler(handler)
     ours.setLevel(level_named(config.log_level))
 
@@ -110,6 +111,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     try:
         yield logs, access if ours.isEnabledFor(logging.INFO) else None
     finally:
+        ours.setLevel(level_before)
         root.removeHandler(handler)
         stdout.close()
 
