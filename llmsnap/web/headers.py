@@ -45,7 +45,10 @@ _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 _NOTED: Final = frozenset({b"date", b"cache-control", b"x-accel-buffering", _ALLOW_ORIGIN})
 _READ: Final = _UNANSWERED | _NOTED | {b"content-type", b"content-encoding"}
 
-_PLAIN_CONNECTION: Final = frozenset({b"keep-alive", b"close", b"upgrade"})
+# What `Connection` holds besides names of headers, and headers that nobody may take away by it.
+_NOT_NAMED: Final = frozenset(
+    {b"keep-alive", b"close", b"upgrade", b"host", b"content-length", b"transfer-encoding"}
+)
 
 EVENT_STREAM: Final = b"text/event-stream"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
@@ -74,26 +77,28 @@ def request_head(
     left_out = _REWRITTEN | hidden if hidden else _REWRITTEN
     forwarded_for = []
     parts = [method.encode(), b" ", target, b" HTTP/1.1\r\n"]
-    for name, value in _end_to_end(headers):
+    for name, value in headers:
         lower = name.lower()
         if lower not in left_out:
             parts += (name, b": ", value, b"\r\n")
         elif lower == b"x-forwarded-for":
             forwarded_for.append(value)
+        elif lower == b"connection" and (rest := _without_named(headers, value)) is not None:
+            return request_head(
+                method, target, rest, framing=framing, peer=peer, hidden=hidden, more=more
+            )
     forwarded_for.append(peer)
     parts += (b"X-Forwarded-For: ", b", ".join(forwarded_for), b"\r\n", framing, more, b"\r\n")
     return b"".join(parts)
 
 
-def _end_to_end(headers: RawHeaders) -> RawHeaders:
-    """Return `headers` without those that `Connection` names."""
-    named: set[bytes] = set()
-    for name, value in headers:
-        if len(name) == len("connection") and name.lower() == b"connection":
-            named.update(token.strip().lower() for token in value.split(b","))
-    if named <= _PLAIN_CONNECTION:
-        return headers
-    return [(name, value) for name, value in headers if name.lower() not in named]
+def _without_named(headers: RawHeaders, connection: bytes) -> RawHeaders | None:
+    """Return `headers` without those that a `Connection` header names; None when it names none."""
+    named = {token.strip().lower() for token in connection.split(b",")} - _NOT_NAMED
+    if not named:
+        return None
+    named.add(b"connection")
+    return [header for header in headers if header[0].lower() not in named]
 
 
 @dataclass(slots=True)
@@ -126,10 +131,12 @@ def read_answer(status: int, reason: bytes, headers: RawHeaders, *, keep_alive: 
     """
     answer = Answer(status, reason, keep_alive)
     passed: list[bytes] = []
-    for name, value in _end_to_end(headers):
+    for name, value in headers:
         lower = name.lower()
         if lower not in _READ or _note(answer, lower, value):
             passed += (name, b": ", value, b"\r\n")
+        elif lower == b"connection" and (rest := _without_named(headers, value)) is not None:
+            return read_answer(status, reason, rest, keep_alive=keep_alive)
     answer.lines = b"".join(passed)
     return answer
 

@@ -49,6 +49,7 @@ class Proxy:
             for id_, model in config.models.items()
         }
         self._routes = {name: routes[id_] for name, id_ in config.names().items()}
+        self._targets = {path: without_prefix(path) for path in _INFERENCE}
         self._max_body_bytes = config.max_body_bytes
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
@@ -67,15 +68,16 @@ class Proxy:
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Serve a request that names its model in its body or query."""
-        body = self._body(request)
+        declared = request.content_length
+        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
         try:
             asked = await wanted(request, body)
             route = self._route(asked.model)
             names_requested = route.config.response_model_name == "requested"
             order = Order(
                 request,
-                upstream_target(request),
-                await route.filters.payload(asked, body, declared=request.content_length),
+                self._targets.get(request.raw_path) or upstream_target(request),
+                await route.filters.payload(asked, body, declared=declared),
                 self._hidden,
                 wants_plain=asked.stream or names_requested,
             )
@@ -98,10 +100,11 @@ class Proxy:
         if request.method in _READS and plain in QUIET_PATHS:
             order = Order(request, target, Payload(), self._hidden)
             return await self._monitoring.answer(order, route.manner)
-        body = self._body(request)
+        declared = request.content_length
+        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
         try:
             upgrade = upgrade_lines(request)
-            payload = await _untouched(request, body)
+            payload = await _untouched(request, body, declared)
             order = Order(request, target, payload, self._hidden, upgrade)
             serving = Serving(self._shop, route, order, Delivery(request, route.manner))
             if upgrade and route.config.compat.ignore_websockets:
@@ -117,24 +120,22 @@ class Proxy:
             raise ModelNotFound(f"no model or alias {name!r}; see /v1/models")
         return route
 
-    def _body(self, request: web.Request) -> HeldBody:
-        return HeldBody(
-            request.content, max_bytes=self._max_body_bytes, declared=request.content_length
-        )
-
 
 def upstream_target(request: web.Request) -> bytes:
     """Return path and query for the server, as the client wrote them but for prefixes of ours."""
-    path, query = raw_target(request)
+    return without_prefix(*raw_target(request))
+
+
+def without_prefix(path: str, query: str = "") -> bytes:
+    """Return a path that clients use as the server knows it."""
     for prefix in _PREFIXES:
         if path.startswith(prefix):
             path = path[len(prefix) - 1 :]
     return (path + query).encode("utf-8", "surrogateescape")
 
 
-async def _untouched(request: web.Request, body: HeldBody) -> Payload:
+async def _untouched(request: web.Request, body: HeldBody, declared: int | None) -> Payload:
     """Return the body as it comes; a short one is held, so that it can be sent twice."""
-    declared = request.content_length
     if not request.body_exists:
         return Payload()
     if declared is None or declared > _SHORT_BYTES:
