@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 GRACE_S: Final = 30.0
 """How long running answers may go on after the first signal."""
+CLOCK: Final = time.monotonic
+"""Of all waits: uvloop's own is the same, but counts in whole milliseconds."""
 EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
 
@@ -80,8 +83,7 @@ async def serve(
         await files.end_leftovers()
         async with supervised(config, logs, files) as supervisor:
             proxy = Proxy(config, supervisor)
-            clock = asyncio.get_running_loop().time
-            web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=clock)
+            web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=CLOCK)
             async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
                 code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
@@ -103,6 +105,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     hide = partial(blank, secrets=all_secrets(config))
     handler = ProxyLog(logs, layout=config.log_time_format, blank=hide)
     root, ours = logging.getLogger(), logging.getLogger("llmsnap")
+    level_before = ours.level
     root.addHandler(handler)
     ours.setLevel(level_named(config.log_level))
 
@@ -113,6 +116,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     try:
         yield logs, access if ours.isEnabledFor(logging.INFO) else None
     finally:
+        ours.setLevel(level_before)
         root.removeHandler(handler)
         stdout.close()
 
@@ -120,16 +124,15 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
 @asynccontextmanager
 async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterator[Supervisor]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
-    clock = asyncio.get_running_loop().time
     specs, capacity = specs_for(config)
-    drivers = Drivers(config, clock)
+    drivers = Drivers(config, CLOCK)
     scheduler = Scheduler(
         specs,
         capacity=capacity,
         tiers=drivers.tiers(),
         schedule=schedule_for(config),
         constraints=constraints_for(config),
-        clock=clock,
+        clock=CLOCK,
     )
     background = Background()
     plans = {model: plan_for(model, config, os.environ) for model in config.models}

@@ -156,6 +156,7 @@ async def test_the_log_level_is_the_configured_one(level: str, shown: int) -> No
         lines = logs.proxy.history().splitlines()
 
     assert len(lines) == shown
+    assert logging.getLogger("llmsnap").level == logging.NOTSET
 
 
 # ---- a whole life --------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def all_secrets(config: Config) -> tuple[str, ...]:
     found = set(config.api_keys)
     for model in config.models.values():
         found.update(secret_values(split_command(model.cmd), model.env))
+        found.update(secret_values(split_command(model.cmd_stop), ()))
         found.update(_secret_macros(model.macros))
     found.update(_secret_macros(config.macros))
     return tuple(sorted(filter(is_telling, found)))

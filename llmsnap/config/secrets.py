@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from llmsnap.config.argv import split_command
+
 BLANK: Final = "***"
 
 _OPTION: Final = re.compile(
@@ -19,6 +21,7 @@ _IN_TEXT: Final = re.compile(
     rf"(?<!\S)({_OPTION.pattern})([=\s]+)('[^']*'|\"[^\"]*\"|[^\s'\"]+)", re.I
 )
 _SERVER_KEYS: Final = ("LLAMA_API_KEY", "VLLM_API_KEY")
+_BEARER: Final = re.compile(r"(\bbearer\s+)([^\s'\"]+)", re.IGNORECASE)
 _SHORTEST: Final = 4
 _NO_SECRETS: Final = frozenset({"true", "false", "none", "null", "auto"})
 """`TOKENIZERS_PARALLELISM=false` is no reason to blank each `false` in the logs."""
@@ -29,11 +32,14 @@ def secret_values(argv: Sequence[str], env: Sequence[str]) -> tuple[str, ...]:
 
     They are what follows `--api-key`, `--hf-token`, `-hft` and their like, and the values of
     variables whose name holds KEY, TOKEN, SECRET or PASSWORD, also where `argv` sets them, as
-    `docker run -e` does. Values that are too short or too common to be a secret are left out.
+    `docker run -e` does, and what follows `Bearer`. Commands within `argv`, as `sh -c` gets one,
+    are looked through too. Values too short or too common to be a secret are left out.
     """
     found = set()
     options = (value for _, value in _options(argv))
-    for value in (*options, *_of_assignments(argv), *_of_assignments(env)):
+    assigned = (value for words in _commands(argv) for value in _of_assignments(words))
+    bearers = (token for word in argv for _, token in _BEARER.findall(word))
+    for value in (*options, *assigned, *bearers, *_of_assignments(env)):
         found |= {value, *value.split(",")}
     return tuple(sorted(filter(is_telling, found), key=lambda value: (-len(value), value)))
 
@@ -68,7 +74,7 @@ def blank_argv(argv: Sequence[str]) -> list[str]:
         elif equals and _OPTION.fullmatch(option):
             blanked.append(f"{option}={BLANK}")
         else:
-            blanked.append(blank_assignment(argument))
+            blanked.append(blank_command(blank_assignment(argument)))
         follows = not follows and _OPTION.fullmatch(argument) is not None
     return blanked
 
@@ -83,7 +89,7 @@ def blank_assignment(entry: str) -> str:
 
 def blank_command(text: str) -> str:
     """Return the command `text` with `***` for what follows options that take a secret."""
-    return _IN_TEXT.sub(rf"\1\2{BLANK}", text)
+    return _BEARER.sub(rf"\1{BLANK}", _IN_TEXT.sub(rf"\1\2{BLANK}", text))
 
 
 def is_telling(value: str) -> bool:
@@ -100,14 +106,19 @@ def names_secret(name: str) -> bool:
 
 def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the options that take a secret, each with its value."""
-    for index, argument in enumerate(argv):
-        option, equals, value = argument.partition("=")
-        if not _OPTION.fullmatch(option):
-            continue
-        if equals:
-            yield option, value
-        elif index + 1 < len(argv):
-            yield option, argv[index + 1]
+    for words in _commands(argv):
+        for word, follower in zip(words, (*words[1:], ""), strict=False):
+            option, equals, value = word.partition("=")
+            if _OPTION.fullmatch(option):
+                yield option, value if equals else follower
+
+
+def _commands(argv: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield `argv`, and the commands that are single words of it, as after `sh -c`."""
+    yield argv
+    for word in argv:
+        if (inner := split_command(word)) != [word]:
+            yield from _commands(inner)
 
 
 def _of_assignments(entries: Sequence[str]) -> Iterator[str]:

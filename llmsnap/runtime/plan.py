@@ -79,7 +79,7 @@ class Plan:
 def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
     """Return the plan for the configured `model`; `environ` is what its process inherits."""
     settings = config.models[model]
-    argv = split_command(settings.cmd)
+    argv, stop_argv = split_command(settings.cmd), split_command(settings.cmd_stop)
     env = {**environ, **_variables(settings.env)}
     limit_s = settings.start_timeout_s
     return Plan(
@@ -92,8 +92,10 @@ def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
         grace_s=settings.unload_timeout_s,
         stop_signal=signal_named(settings.stop_signal),
         kill=settings.kill,
-        stop_argv=split_command(settings.cmd_stop),
-        secrets=secret_values(argv, [f"{name}={value}" for name, value in env.items()]),
+        stop_argv=stop_argv,
+        secrets=secret_values(
+            [*argv, *stop_argv], [f"{name}={value}" for name, value in env.items()]
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from llmsnap.errors import BadRequest, HeadersTooLarge, LlmsnapError
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import BACKLOG
 from llmsnap.web.envelope import error_response
+from llmsnap.web.shortcut import SHORTCUT
 
 logger = logging.getLogger(__name__)
 
@@ -179,6 +180,8 @@ async def listening(
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
     await runner.setup()
     assert runner.server is not None
+    if (shortcut := app.get(SHORTCUT)) is not None:
+        runner.server.request_handler = shortcut.before(runner.server.request_handler)
     listener = Listener(runner.server, log=log)
     servers = [
         await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets

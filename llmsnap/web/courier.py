@@ -12,6 +12,7 @@ from llmsnap.errors import BadRequest, LlmsnapError, UpstreamLost
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.order import Order
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.reply import Broken, Reply
 from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pools
@@ -20,8 +21,9 @@ from llmsnap.web.upstream_pool import Pools
 class Courier:
     """Asks an upstream once, or twice where the first try met a connection that had just ended."""
 
-    def __init__(self, pools: Pools, background: Background) -> None:
+    def __init__(self, pools: Pools, outbox: Outbox, background: Background) -> None:
         self._pools = pools
+        self._outbox = outbox
         self._background = background
 
     async def ask(self, order: Order, reply: Reply, upstream: Upstream) -> None:
@@ -48,7 +50,8 @@ class Courier:
             return
         head = order.head(upstream)
         if order.payload.is_short:
-            order.send_at_once(connection, head)
+            self._outbox.write(connection.transport, (head, *order.payload.segments))
+            connection.sent()
             await reply.settled()
             return
         async with self._sending(order, reply, connection, head):

@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.web import sse
 from llmsnap.web.headers import Answer, Dates
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.renaming import Renamer
 
@@ -26,6 +27,7 @@ class Manner:
     model_line: bytes
     """The header that names it."""
     dates: Dates
+    outbox: Outbox
     ping_s: float = sse.PING_S
 
 
@@ -36,19 +38,18 @@ class Delivery:
     the upstream has answered: then whatever isn't a stream becomes an error event.
     """
 
+    _renamer: Renamer | None = None
+    _events: sse.EventEnds | None = None
+    _pings: sse.Silence | None = None
+    _refusal: list[bytes] | None = None
+    _refused_with = 0
+
     def __init__(self, request: web.Request, manner: Manner, *, rename_to: str = "") -> None:
         """`rename_to`: the model's name for the answer; empty: as the upstream says."""
-        self.outlet = Outlet(request)
-        self._path = request.path
-        self._is_head = request.method == hdrs.METH_HEAD
+        self.outlet = Outlet(request, manner.outbox)
+        self._request = request
         self._manner = manner
         self._rename_to = rename_to
-        self._loop = asyncio.get_running_loop()
-        self._renamer: Renamer | None = None
-        self._events: sse.EventEnds | None = None
-        self._pings: sse.Silence | None = None
-        self._refusal: list[bytes] | None = None
-        self._refused_with = 0
 
     @property
     def has_begun(self) -> bool:
@@ -57,7 +58,7 @@ class Delivery:
 
     def keep_company(self) -> None:
         """Fill the silence from now on with comments: the client asked for a stream."""
-        self._pings = sse.Silence(self._loop, self._manner.ping_s, self._ping)
+        self._pings = sse.Silence(asyncio.get_running_loop(), self._manner.ping_s, self._ping)
 
     def begin(self, answer: Answer, timing: bytes, pieces: list[bytes], complete: bool) -> None:
         """Deliver the head, in one go with what came of the body with it.
@@ -94,7 +95,7 @@ class Delivery:
         if self._events is None:
             self.outlet.cut()
         else:
-            self._end_stream(sse.error_event(error, self._path))
+            self._end_stream(sse.error_event(error, self._request.path))
 
     def close(self) -> None:
         """Send no more comments."""
@@ -104,12 +105,12 @@ class Delivery:
     def _open(self, answer: Answer, timing: bytes, pieces: list[bytes], complete: bool) -> None:
         lines = [answer.lines, self._manner.model_line, b"Server-Timing: ", timing, b"\r\n"]
         if b"date" not in answer.noted:
-            lines.append(self._manner.dates.line(self._loop.time()))
+            lines.append(self._manner.dates.line())
         if answer.is_event_stream:
             lines.append(sse.head_lines(answer.noted))
         if self._renamer is not None:
             pieces = self._renamer.feed(pieces, complete)
-        has_body = not (self._is_head or answer.status in _WITHOUT_BODY)
+        has_body = not (self._request.method == hdrs.METH_HEAD or answer.status in _WITHOUT_BODY)
         size = answer.length
         if complete and has_body:
             size = sum(map(len, pieces))
@@ -147,8 +148,7 @@ class Delivery:
     def _open_early(self) -> None:
         """Send the head of an event stream before the upstream has answered."""
         self._events = sse.EventEnds()
-        now_s = self._loop.time()
-        lines = (sse.EARLY_HEAD, self._manner.model_line, self._manner.dates.line(now_s))
+        lines = (sse.EARLY_HEAD, self._manner.model_line, self._manner.dates.line())
         self.outlet.open(
             (200, b"OK"), b"".join(lines), size=None, pieces=[sse.PING], complete=False
         )
@@ -159,8 +159,8 @@ class Delivery:
         self._refusal += pieces
         if not complete and sum(map(len, self._refusal)) < _MOST_COLLECTED_BYTES:
             return
-        event = sse.foreign_error_event(b"".join(self._refusal), self._path)
-        self._end_stream(event or sse.error_event(self._no_stream(), self._path))
+        event = sse.foreign_error_event(b"".join(self._refusal), self._request.path)
+        self._end_stream(event or sse.error_event(self._no_stream(), self._request.path))
         self._refusal = []
 
     def _no_stream(self) -> LlmsnapError:

@@ -41,12 +41,13 @@ class BodyFilters:
         `declared` is the request's own `Content-Length`. Raises FilterFailed.
         """
         text = asked.json
-        if text is not None and (self._edits or self._edits_by_id.get(asked.model)):
+        if text is not None:
+            if not (self._edits or self._edits_by_id.get(asked.model)):
+                return Payload([_segment(text)], len(text))
             segments = await examine(text, lambda: self.edit(text, asked.model))
             unmap(text)
             return _whole(segments)
-        held = text if text is not None else await body.view()
-        unmap(held)
+        held = await body.view()
         if asked.field is None:
             return _whole([_segment(held)])
         segments = self.edit_form(held, asked.field) or [_segment(held)]
@@ -85,7 +86,10 @@ def _whole(segments: list[Segment]) -> Payload:
 
 
 def _segment(held: Buffer) -> Segment:
-    return held if isinstance(held, bytes) else memoryview(held)
+    if isinstance(held, bytes):
+        return held
+    unmap(held)
+    return memoryview(held)
 
 
 def _setting(params: Mapping[str, Any]) -> Sequence[Edit]:

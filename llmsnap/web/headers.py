@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Final
@@ -36,14 +36,19 @@ _REWRITTEN: Final = HOP_BY_HOP | {b"content-length", b"expect", b"x-forwarded-fo
 # Left out of answers. Credentials are never allowed across origins, for browsers remember the key
 # that they were asked for (Basic); and the model's name is ours to give.
 _UNANSWERED: Final = HOP_BY_HOP | {
+    b"content-length",
     b"access-control-allow-credentials",
     b"x-llmsnap-model",
 }
 
 _ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 _NOTED: Final = frozenset({b"date", b"cache-control", b"x-accel-buffering", _ALLOW_ORIGIN})
+_READ: Final = _UNANSWERED | _NOTED | {b"content-type", b"content-encoding"}
 
-_PLAIN_CONNECTION: Final = frozenset({b"keep-alive", b"close", b"upgrade"})
+# What `Connection` holds besides names of headers, and headers that nobody may take away by it.
+_NOT_NAMED: Final = frozenset(
+    {b"keep-alive", b"close", b"upgrade", b"host", b"content-length", b"transfer-encoding"}
+)
 
 EVENT_STREAM: Final = b"text/event-stream"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
@@ -69,8 +74,7 @@ def request_head(
     `peer` is appended to `X-Forwarded-For`, `hidden` names headers that don't pass, `framing` and
     `more` are whole lines.
     """
-    named = _named_by_connection(headers)
-    left_out = _REWRITTEN | hidden | named if hidden or named else _REWRITTEN
+    left_out = _REWRITTEN | hidden if hidden else _REWRITTEN
     forwarded_for = []
     parts = [method.encode(), b" ", target, b" HTTP/1.1\r\n"]
     for name, value in headers:
@@ -79,19 +83,22 @@ def request_head(
             parts += (name, b": ", value, b"\r\n")
         elif lower == b"x-forwarded-for":
             forwarded_for.append(value)
+        elif lower == b"connection" and (rest := _without_named(headers, value)) is not None:
+            return request_head(
+                method, target, rest, framing=framing, peer=peer, hidden=hidden, more=more
+            )
     forwarded_for.append(peer)
     parts += (b"X-Forwarded-For: ", b", ".join(forwarded_for), b"\r\n", framing, more, b"\r\n")
     return b"".join(parts)
 
 
-def _named_by_connection(headers: RawHeaders) -> frozenset[bytes]:
-    """Return the lower-case names in `Connection` that aren't mere options of it."""
-    named: set[bytes] = set()
-    for name, value in headers:
-        if len(name) == 10 and name.lower() == b"connection":
-            named.update(token.strip().lower() for token in value.split(b","))
-    named -= _PLAIN_CONNECTION
-    return frozenset(named)
+def _without_named(headers: RawHeaders, connection: bytes) -> RawHeaders | None:
+    """Return `headers` without those that a `Connection` header names; None when it names none."""
+    named = {token.strip().lower() for token in connection.split(b",")} - _NOT_NAMED
+    if not named:
+        return None
+    named.add(b"connection")
+    return [header for header in headers if header[0].lower() not in named]
 
 
 @dataclass(slots=True)
@@ -124,37 +131,38 @@ def read_answer(status: int, reason: bytes, headers: RawHeaders, *, keep_alive: 
     """
     answer = Answer(status, reason, keep_alive)
     passed: list[bytes] = []
-    named = _named_by_connection(headers)
     for name, value in headers:
         lower = name.lower()
-        if lower == b"content-length":
-            answer.length = int(value)
-        elif lower == b"transfer-encoding":
-            answer.is_chunked = _is_chunked(value)
-        elif lower == b"upgrade":
-            answer.upgrade = value
-        elif lower in _UNANSWERED or lower in named:
-            continue
-        else:
-            if lower == b"content-type":
-                kind = value.lower()
-                answer.is_event_stream = kind.startswith(EVENT_STREAM)
-                answer.is_json = b"json" in kind
-            elif lower == b"content-encoding":
-                answer.is_encoded = value.strip().lower() not in (b"identity", b"")
-            elif lower in _NOTED:
-                if lower == _ALLOW_ORIGIN and lower in answer.noted:
-                    continue  # two of them make browsers refuse the answer
-                answer.noted |= {lower}
+        if lower not in _READ or _note(answer, lower, value):
             passed += (name, b": ", value, b"\r\n")
+        elif lower == b"connection" and (rest := _without_named(headers, value)) is not None:
+            return read_answer(status, reason, rest, keep_alive=keep_alive)
     answer.lines = b"".join(passed)
     return answer
 
 
-def _is_chunked(value: bytes) -> bool:
-    if value.strip().lower() != b"chunked":
-        raise ValueError(f"transfer coding {value!r} isn't supported")
-    return True
+def _note(answer: Answer, name: bytes, value: bytes) -> bool:
+    """Take in what a header says; return whether it passes."""
+    match name:
+        case b"content-type":
+            kind = value.lower()
+            answer.is_event_stream = kind.startswith(EVENT_STREAM)
+            answer.is_json = b"json" in kind
+        case b"content-length":
+            answer.length = int(value)
+        case b"transfer-encoding":
+            if value.strip().lower() != b"chunked":
+                raise ValueError(f"transfer coding {value!r} isn't supported")
+            answer.is_chunked = True
+        case b"content-encoding":
+            answer.is_encoded = value.strip().lower() not in (b"identity", b"")
+        case b"upgrade":
+            answer.upgrade = value
+        case _ if name in _NOTED:
+            if name == _ALLOW_ORIGIN and name in answer.noted:
+                return False  # two of them make browsers refuse the answer
+            answer.noted |= {name}
+    return name not in _UNANSWERED
 
 
 def model_line(model: str) -> bytes:
@@ -179,13 +187,15 @@ def _metrics(phases: Phases) -> Iterable[bytes]:
 class Dates:
     """The `Date` header that a proxy must add where the upstream sends none, made once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._second = -1
         self._line = b""
 
-    def line(self, now_s: float) -> bytes:
-        """Return the whole line; `now_s` is any clock that moves on with the seconds."""
-        if int(now_s) != self._second:
-            self._second = int(now_s)
+    def line(self) -> bytes:
+        """Return the whole line."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
             self._line = b"Date: %b\r\n" % formatdate(usegmt=True).encode()
         return self._line

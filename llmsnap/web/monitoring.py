@@ -84,7 +84,8 @@ class Monitoring:
         asking.add(question)
         try:
             connection.begin(question, is_head=order.request.method == hdrs.METH_HEAD)
-            order.send_at_once(connection, order.head(upstream))
+            connection.transport.write(order.head(upstream))
+            connection.sent()
             async with asyncio.timeout(LIMIT_S):
                 answer, body = await question.answered
         except TimeoutError:
@@ -148,9 +149,11 @@ def _delivered(
     is_head = order.request.method == hdrs.METH_HEAD
     timing = timings(NO_WAIT, seen.took_s)
     lines = [seen.answer.lines, manner.model_line, b"Server-Timing: ", timing, b"\r\n"]
+    if b"date" not in seen.answer.noted:
+        lines.append(manner.dates.line())
     if age_s is not None:
         lines.append(b"Age: %d\r\n" % age_s)
-    outlet = Outlet(order.request)
+    outlet = Outlet(order.request, manner.outbox)
     outlet.open(
         (seen.answer.status, seen.answer.reason),
         b"".join(lines),
@@ -159,4 +162,5 @@ def _delivered(
         pieces=[] if is_head else [seen.body],
         complete=True,
     )
+    outlet.flush()
     return outlet

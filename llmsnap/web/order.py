@@ -75,11 +75,6 @@ class Order:
             more=self.more + _PLAIN if self.wants_plain else self.more,
         )
 
-    def send_at_once(self, connection: UpstreamConnection, head: bytes) -> None:
-        """Send head and body, which is short, in one write."""
-        connection.transport.write(b"".join((head, *self.payload.segments)))
-        connection.sent()
-
     async def send(self, connection: UpstreamConnection, head: bytes) -> None:
         """Send head and body as fast as the server takes them, while it is there.
 

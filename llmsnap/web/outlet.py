@@ -14,8 +14,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
 from llmsnap.web.headers import CHUNKED, content_length
+from llmsnap.web.outbox import Outbox
 
-_JOINED_BYTES: Final = 64 * 1024
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -26,21 +26,22 @@ class Outlet(web.StreamResponse):
     tell of an error then.
     """
 
-    def __init__(self, request: web.Request) -> None:
+    head_sent = False
+    is_whole = False
+    """Whether the client was sent all there is for it."""
+    _in_chunks = False
+    _is_framed = True
+    _sent_status = 0
+    _sent_bytes = 0
+
+    def __init__(self, request: web.Request, outbox: Outbox) -> None:
         super().__init__()
         assert request.transport is not None
         self._request = request
         self._transport = request.transport
-        self._client_protocol = request.protocol
+        self._outbox = outbox
         self._chunks_allowed = request.version >= HttpVersion11
-        self._stays_open = request.keep_alive and self._chunks_allowed
-        self._in_chunks = False
-        self._is_framed = True
-        self._answer_status = 0
-        self._bytes_sent = 0
-        self.head_sent = False
-        self.is_whole = False
-        """Whether the client was sent all there is for it."""
+        self._stays_open = self._chunks_allowed and request.keep_alive
 
     # ---- for aiohttp's server ------------------------------------------------------------------
 
@@ -52,12 +53,12 @@ class Outlet(web.StreamResponse):
     @property
     def status(self) -> int:
         """The status that was sent; 0: none yet."""
-        return self._answer_status
+        return self._sent_status
 
     @property
     def body_length(self) -> int:
-        """How many bytes the client was sent, head and framing included."""
-        return self._bytes_sent
+        """How many bytes of the body the client was sent."""
+        return self._sent_bytes
 
     @property
     def keep_alive(self) -> bool:
@@ -80,7 +81,7 @@ class Outlet(web.StreamResponse):
     @property
     def is_blocked(self) -> bool:
         """Whether the client takes less than it is sent."""
-        return self._client_protocol.writing_paused and self.is_open
+        return self._request.protocol.writing_paused and self.is_open
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what it was sent, or is gone."""
@@ -103,7 +104,7 @@ class Outlet(web.StreamResponse):
 
         `size` frames the body; None: it isn't known.
         """
-        self._answer_status = status[0]
+        self._sent_status = status[0]
         framing = b""
         if size is not None:
             framing = content_length(size)
@@ -119,21 +120,28 @@ class Outlet(web.StreamResponse):
         self.is_whole = complete
         # aiohttp and the middlewares look here for whether an answer has begun.
         self._request.writer.output_size = len(head)
+        self._sent_bytes = sum(map(len, pieces))
         self._write([head, *self._framed(pieces, complete)])
 
     def switch(self, status: tuple[int, bytes], lines: bytes, tail: bytes) -> None:
         """Send the head of a switch of protocols, and what comes behind it."""
-        self._answer_status = status[0]
+        self._sent_status = status[0]
         self.head_sent = self.is_whole = True
         head = b"HTTP/1.1 %d %b\r\n%b\r\n" % (*status, lines)
         self._request.writer.output_size = len(head)
         self._write([head, tail])
+        self.flush()
 
     def send(self, pieces: list[bytes], complete: bool) -> None:
         """Send more of the body; `complete`: that was all. Nothing follows that."""
         if not self.is_whole:
             self.is_whole = complete
+            self._sent_bytes += sum(map(len, pieces))
             self._write(self._framed(pieces, complete))
+
+    def flush(self) -> None:
+        """Write what waits for the end of the loop's turn now."""
+        self._outbox.flush()
 
     def end_connection(self) -> None:
         """Have the connection end with this answer."""
@@ -142,6 +150,7 @@ class Outlet(web.StreamResponse):
     def cut(self) -> None:
         """End the connection so that the client sees that something is missing."""
         self._stays_open = False
+        self.flush()
         if self._is_framed:
             self._transport.close()
             return
@@ -159,13 +168,5 @@ class Outlet(web.StreamResponse):
 
     def _write(self, parts: list[bytes]) -> None:
         """Write `parts` as one, for as long as the client is there."""
-        size = sum(map(len, parts))
-        if not size or self._transport.is_closing():
-            return
-        self._bytes_sent += size
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        elif size <= _JOINED_BYTES:
-            self._transport.write(b"".join(parts))
-        else:
-            self._transport.writelines(parts)
+        if parts and not self._transport.is_closing():
+            self._outbox.write(self._transport, parts)

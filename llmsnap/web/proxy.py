@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -16,6 +17,7 @@ from llmsnap.web.filters import BodyFilters
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
 from llmsnap.web.monitoring import Monitoring
 from llmsnap.web.order import Order, Payload, upgrade_lines
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.select import wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
@@ -35,17 +37,25 @@ class Proxy:
 
     def __init__(self, config: Config, lender: Lender, *, ping_s: float = PING_S) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
-        dates = Dates()
+        loop = asyncio.get_running_loop()
+        dates, outbox = Dates(loop.time), Outbox(loop)
         routes = {
-            id_: Route(id_, model, BodyFilters(model), Manner(id_, model_line(id_), dates, ping_s))
+            id_: Route(
+                id_,
+                model,
+                BodyFilters(model),
+                Manner(id_, model_line(id_), dates, outbox, ping_s),
+            )
             for id_, model in config.models.items()
         }
         self._routes = {name: routes[id_] for name, id_ in config.names().items()}
+        self._targets = {path: without_prefix(path) for path in _INFERENCE}
         self._max_body_bytes = config.max_body_bytes
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
         self._background = Background()
-        self._shop = Shop(lender, Courier(self._pools, self._background), self._background)
+        courier = Courier(self._pools, outbox, self._background)
+        self._shop = Shop(loop, lender, courier, self._background)
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
 
@@ -58,15 +68,16 @@ class Proxy:
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Serve a request that names its model in its body or query."""
-        body = self._body(request)
+        declared = request.content_length
+        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
         try:
             asked = await wanted(request, body)
             route = self._route(asked.model)
             names_requested = route.config.response_model_name == "requested"
             order = Order(
                 request,
-                upstream_target(request),
-                await route.filters.payload(asked, body, declared=request.content_length),
+                self._targets.get(request.raw_path) or upstream_target(request),
+                await route.filters.payload(asked, body, declared=declared),
                 self._hidden,
                 wants_plain=asked.stream or names_requested,
             )
@@ -89,10 +100,11 @@ class Proxy:
         if request.method in _READS and plain in QUIET_PATHS:
             order = Order(request, target, Payload(), self._hidden)
             return await self._monitoring.answer(order, route.manner)
-        body = self._body(request)
+        declared = request.content_length
+        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
         try:
             upgrade = upgrade_lines(request)
-            payload = await _untouched(request, body)
+            payload = await _untouched(request, body, declared)
             order = Order(request, target, payload, self._hidden, upgrade)
             serving = Serving(self._shop, route, order, Delivery(request, route.manner))
             if upgrade and route.config.compat.ignore_websockets:
@@ -108,24 +120,22 @@ class Proxy:
             raise ModelNotFound(f"no model or alias {name!r}; see /v1/models")
         return route
 
-    def _body(self, request: web.Request) -> HeldBody:
-        return HeldBody(
-            request.content, max_bytes=self._max_body_bytes, declared=request.content_length
-        )
-
 
 def upstream_target(request: web.Request) -> bytes:
     """Return path and query for the server, as the client wrote them but for prefixes of ours."""
-    path, query = raw_target(request)
+    return without_prefix(*raw_target(request))
+
+
+def without_prefix(path: str, query: str = "") -> bytes:
+    """Return a path that clients use as the server knows it."""
     for prefix in _PREFIXES:
         if path.startswith(prefix):
             path = path[len(prefix) - 1 :]
     return (path + query).encode("utf-8", "surrogateescape")
 
 
-async def _untouched(request: web.Request, body: HeldBody) -> Payload:
+async def _untouched(request: web.Request, body: HeldBody, declared: int | None) -> Payload:
     """Return the body as it comes; a short one is held, so that it can be sent twice."""
-    declared = request.content_length
     if not request.body_exists:
         return Payload()
     if declared is None or declared > _SHORT_BYTES:

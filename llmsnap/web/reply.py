@@ -24,24 +24,25 @@ class Reply:
     chunk. The task that waits is woken at the end, and when the client takes less than comes.
     """
 
-    def __init__(self, model: str, delivery: Delivery) -> None:
-        self.switched: tuple[UpstreamConnection, Answer, bytes] | None = None
-        """Set when the upstream switches protocols: where, its answer, and what came behind it."""
+    switched: tuple[UpstreamConnection, Answer, bytes] | None = None
+    """Set when the upstream switches protocols: where, its answer, and what came behind it."""
+    was_forwarded = False
+    """Whether the model was asked: it may be at work on the answer."""
+    _connection: UpstreamConnection | None = None
+    _news: asyncio.Future[None] | None = None
+    _failure: Exception | None = None
+    _is_over = False
+    _is_held_up = False
+    _has_begun = False
+    _header_limit: asyncio.TimerHandle | None = None
+    _stall: Silence | None = None
+
+    def __init__(self, model: str, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
         self._model = model
         self._delivery = delivery
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._phases: Phases = NO_WAIT
         self._forwarded_at = 0.0
-        self._connection: UpstreamConnection | None = None
-        self._news: asyncio.Future[None] | None = None
-        self._failure: Exception | None = None
-        self._is_over = False
-        self._is_held_up = False
-        self._has_begun = False
-        self.was_forwarded = False
-        """Whether the model was asked: it may be at work on the answer."""
-        self._header_limit: asyncio.TimerHandle | None = None
-        self._stall: Silence | None = None
 
     # ---- for whoever asks the upstream ---------------------------------------------------------
 

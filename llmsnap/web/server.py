@@ -15,6 +15,7 @@ from llmsnap.web.envelope import render_errors
 from llmsnap.web.gate import Gate
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
+from llmsnap.web.shortcut import SHORTCUT, Shortcut
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
 
 _VERSIONED: Final = (
@@ -86,6 +87,7 @@ def build_app(
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
+    app[SHORTCUT] = Shortcut((*JSON_POSTS, *FORM_POSTS), proxy.infer, gate)
     return app
 
 

@@ -57,6 +57,7 @@ class Route:
 class Shop:
     """What all requests share."""
 
+    loop: asyncio.AbstractEventLoop
     lender: Lender
     courier: Courier
     background: Background
@@ -72,7 +73,7 @@ class Serving:
         self._route = route
         self._order = order
         self._delivery = delivery
-        self._reply = Reply(route.id, delivery)
+        self._reply = Reply(route.id, delivery, shop.loop)
 
     async def run(self, *, limited: bool) -> web.StreamResponse:
         """Wait for the model and serve. Raises LlmsnapError while the client has heard nothing.

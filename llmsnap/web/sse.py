@@ -103,7 +103,7 @@ def foreign_error_event(body: bytes, path: str) -> bytes | None:
     try:
         compact = msgspec.json.format(body, indent=-1)
         error = msgspec.json.decode(compact)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not (isinstance(error, dict) and error.get("error")):
         return None

@@ -7,12 +7,15 @@ in one go is parsed in one go, and handed on in one call.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
 import httptools
 
 from llmsnap.web.headers import Answer, read_answer
+
+logger = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -160,7 +163,12 @@ class UpstreamConnection(asyncio.Protocol):
             return
         if complete:
             self._release()
-        sink.receive(answer, pieces, complete)
+        try:
+            sink.receive(answer, pieces, complete)
+        except Exception:  # the root of all that a server's bytes set off
+            logger.exception("what a model's server sent can't be delivered")
+            self.transport.abort()
+            sink.lost("internal error; the log says more")
 
     # ---- httptools' side -----------------------------------------------------------------------
 

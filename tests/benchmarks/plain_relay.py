@@ -1,6 +1,6 @@
 """The yardstick: a relay as one writes it with aiohttp's server and client, and nothing else.
 
-    python -m tests.benchmarks.plain_relay --port 8081 --upstream 5800
+python -m tests.benchmarks.plain_relay --port 8081 --upstream 5800
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ from contextlib import suppress
 import aiohttp
 import uvloop
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"}
+
+
+def _end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _HOP_BY_HOP)
 
 
 def _relay_to(session: aiohttp.ClientSession, upstream: str) -> web.Application:
     async def relay(request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        headers = {"Content-Type": request.content_type}
+        headers = _end_to_end(request.headers)
         async with session.request(
             request.method, upstream + request.path_qs, data=body, headers=headers
         ) as answer:
-            response = web.StreamResponse(status=answer.status)
-            response.content_type = answer.content_type
-            if answer.content_length is not None:
-                response.content_length = answer.content_length
+            headers = _end_to_end(answer.headers)
+            response = web.StreamResponse(status=answer.status, headers=headers)
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 await response.write(chunk)

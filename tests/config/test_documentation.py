@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from llmsnap.config.jsonschema import schema
-from llmsnap.config.loader import loads
 from llmsnap.config.notyet import UNREAD
 from llmsnap.config.settings import LOG_LEVELS, LOG_TIME_FORMATS
 
@@ -114,26 +112,3 @@ def test_words_that_are_known_are_listed() -> None:
 
     assert all(f"`{word}`" in meanings["logLevel"][3] for word in LOG_LEVELS)
     assert all(f"`{word}`" in meanings["logTimeFormat"][3] for word in LOG_TIME_FORMATS)
-
-
-def test_links_lead_somewhere() -> None:
-    """To headings of this page, and to files."""
-    headings = {
-        heading.lower().replace(" ", "-")
-        for heading in re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
-    }
-    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        elif not target.startswith("https://"):
-            assert (Path(__file__).parents[2] / "docs" / target).exists(), target
-
-
-@pytest.mark.parametrize(
-    "page", sorted((Path(__file__).parents[2] / "docs").glob("*.md")), ids=lambda page: page.name
-)
-def test_every_configuration_in_the_docs_loads(page: Path) -> None:
-    """Blocks of YAML that have models, on any page."""
-    for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
-        if isinstance(yaml.safe_load(block), dict) and "models" in yaml.safe_load(block):
-            assert loads(block, environ={}).warnings == ()

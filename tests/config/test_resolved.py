@@ -16,7 +16,7 @@ TEXT = """
       b:
         cmd: srv --port ${PORT} --api-key sk-upstream
         env: [HF_TOKEN=hf_env_value, A=1]
-        cmdStop: stop --api-key sk-upstream
+        cmdStop: sh -c "stop --api-key sk-for-stop"
         metadata: {note: "uses hf_env_value", n: 5}
         aliases: [bb, bbb]
         ram: 1GiB
@@ -55,7 +55,7 @@ def test_no_secret_is_in_the_document() -> None:
     document = resolved(loaded(TEXT))
     text = json.dumps(document)
 
-    for secret in ("sk-client-key", "sk-upstream", "hf_env_value", "hf_macro_value"):
+    for secret in ("sk-client-key", "sk-upstream", "sk-for-stop", "hf_env_value", "hf_macro_value"):
         assert secret not in text
     assert document["apiKeys"] == ["***", "***"]
     assert document["macros"] == {"hf_token": "***", "n_tokens": 4096}
@@ -67,6 +67,7 @@ def test_all_secrets() -> None:
         "hf_env_value",
         "hf_macro_value",
         "sk-client-key",
+        "sk-for-stop",
         "sk-upstream",
     )
 

@@ -37,6 +37,25 @@ def test_secrets_in_commands(argv: list[str], secret: str) -> None:
     assert "***" in " ".join(blank_argv(["srv", *argv]))
 
 
+@pytest.mark.parametrize(
+    ("command", "secret"),
+    [
+        ("exec srv --api-key sk-12345", "sk-12345"),
+        ("cd /m && srv --api-key='sk-12345' -x", "sk-12345"),
+        ("HF_TOKEN=hf_12345 srv", "hf_12345"),
+        ("exec sh -c 'srv --hf-token hf_12345'", "hf_12345"),
+        ("curl -H 'Authorization: Bearer sk-12345' http://x", "sk-12345"),
+    ],
+)
+def test_secrets_in_the_command_of_a_shell(command: str, secret: str) -> None:
+    """One word for us, which the shell splits; beside it nothing else is taken for a secret."""
+    argv = ["sh", "-c", command, "--port", "1"]
+
+    assert secret in secret_values(argv, [])
+    assert secret not in " ".join(blank_argv(argv))
+    assert secret not in blank(f"the server says {secret}", secret_values(argv, []))
+
+
 @pytest.mark.parametrize("name", ["HF_TOKEN", "MY_KEY", "a_secret", "DB_PASSWORD", "apikey"])
 def test_secrets_in_the_environment(name: str) -> None:
     """By the variable's name, in any case."""
@@ -112,6 +131,7 @@ def test_nothing_is_no_secret() -> None:
         (["--api-key=k1"], {}, "k1"),
         ([], {"LLAMA_API_KEY": "k1"}, "k1"),
         ([], {"VLLM_API_KEY": "k1"}, "k1"),
+        (["sh", "-c", "exec srv --api-key k1"], {}, "k1"),
         (["--admin-api-key", "k1", "--hf-token", "t"], {"OPENAI_API_KEY": "k2"}, ""),
         (["--api-key"], {}, ""),
     ],

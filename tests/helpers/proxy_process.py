@@ -20,7 +20,7 @@ import psutil
 
 from tests.helpers.waiting import eventually
 
-STOP_LIMIT_S = 30
+STOP_LIMIT_S = 60
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ProxyProcess:
         """Return the state of `model`."""
         return str((await self.models())[model]["state"])
 
-    async def becomes(self, model: str, state: str, *, timeout_s: float = 15) -> None:
+    async def becomes(self, model: str, state: str, *, timeout_s: float = 30) -> None:
         """Wait until `model` is in `state`."""
 
         async def reached() -> bool:
@@ -109,7 +109,7 @@ async def running_proxy(
     try:
         url = await _url(process, log_path)
         # A limit of its own, so that a lost request fails the test and not the whole run.
-        timeout = aiohttp.ClientTimeout(total=45)
+        timeout = aiohttp.ClientTimeout(total=120)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(
             url, headers=headers, timeout=timeout, connector=connector
@@ -135,7 +135,7 @@ async def _url(process: subprocess.Popen[bytes], log_path: Path) -> str:
         assert process.poll() is None, log_path.read_text()
         return bool(re.search(r"https?://127\.0\.0\.1:\d+", log_path.read_text()))
 
-    await eventually(listening, timeout_s=15, what="llmsnap listens")
+    await eventually(listening, timeout_s=60, what="llmsnap listens")
     found = re.search(r"https?://127\.0\.0\.1:\d+", log_path.read_text())
     assert found
     return found[0]

@@ -181,13 +181,10 @@ def test_what_goes_where(to_stdout: str, shown: bytes) -> None:
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """A logger of its own."""
-    logger = logging.getLogger("llmsnap.test")
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
+    """A logger that nobody else knows of."""
+    logger = logging.Logger("llmsnap.test", logging.DEBUG)
     yield logger
     logger.handlers.clear()
-    logger.propagate = True
 
 
 def test_proxy_lines_carry_level_and_time(logger: logging.Logger) -> None:

@@ -77,7 +77,7 @@ def test_a_plan_out_of_the_configuration() -> None:
     """Words are split, the environment is inherited and added to, limits have their defaults."""
     model = ModelConfig(
         cmd="serve --port 5801 --api-key 'my secret'",
-        cmd_stop="docker stop x",
+        cmd_stop="docker stop x --password sk-12345",
         proxy="http://localhost:5801",
         env=("A=new", "HF_TOKEN=hf_12345", "no assignment", "B=x=y"),
         unload_timeout_s=7,
@@ -87,10 +87,10 @@ def test_a_plan_out_of_the_configuration() -> None:
     plan = plan_for("m", Config(models={"m": model}), {"A": "old", "C": "kept"})
     assert plan.argv == ["serve", "--port", "5801", "--api-key", "my secret"]
     assert plan.env == {"A": "new", "HF_TOKEN": "hf_12345", "B": "x=y", "C": "kept"}
-    assert plan.stop_argv == ["docker", "stop", "x"]
+    assert plan.stop_argv == ["docker", "stop", "x", "--password", "sk-12345"]
     assert (plan.grace_s, plan.start_timeout_s) == (7, 120)
     assert (plan.stop_signal, plan.kill) == (signal.SIGINT, False)
-    assert set(plan.secrets) == {"my secret", "hf_12345"}
+    assert set(plan.secrets) == {"my secret", "hf_12345", "sk-12345"}
     assert plan.endpoint.key == "my secret"
     assert "my secret" not in repr(plan.endpoint)
 

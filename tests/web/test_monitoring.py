@@ -29,6 +29,20 @@ async def test_a_model_that_is_up_answers_itself(path: str) -> None:
         assert stage.lender.arrived == []
 
 
+async def test_each_answer_has_one_date() -> None:
+    """The server's own, or else ours (RFC 9110, 6.6.1)."""
+    own = b"HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n"
+
+    async def script(received: Received, line: Line) -> None:
+        await line.say(own if received.target == "/props" else whole(b"{}"))
+
+    async with staged(script) as stage:
+        for path, is_own in (("props", True), ("slots", False)):
+            async with stage.site.session.get(f"/upstream/a/{path}") as answer:
+                (date,) = answer.headers.getall("Date")
+                assert (date == "Thu, 01 Jan 2026 00:00:00 GMT") is is_own
+
+
 @pytest.mark.parametrize("state", [State.ASLEEP, State.STOPPED])
 async def test_what_was_said_last_serves_while_it_is_down(state: State) -> None:
     """With its age; nothing reaches the server."""

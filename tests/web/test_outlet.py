@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from llmsnap.web.envelope import has_begun
+from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -37,9 +38,14 @@ async def said(handler: Handler, sent: bytes = CLOSING) -> bytes:
         await runner.cleanup()
 
 
+def outlet_for(request: web.Request) -> Outlet:
+    """An outlet with an outbox of its own."""
+    return Outlet(request, Outbox(asyncio.get_running_loop()))
+
+
 async def whole(request: web.Request) -> web.StreamResponse:
     """A short answer in one write."""
-    outlet = Outlet(request)
+    outlet = outlet_for(request)
     outlet.open((200, b"Fine"), b"X: y\r\n", size=3, pieces=[b"a", b"bc"], complete=True)
     assert has_begun(request)
     assert (outlet.prepared, outlet.status, outlet.is_whole) == (True, 200, True)
@@ -65,7 +71,7 @@ async def test_pieces_that_came_together_are_one_chunk() -> None:
     """And nothing follows the last one."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = Outlet(request)
+        outlet = outlet_for(request)
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         outlet.send([], complete=False)
         outlet.send([b"cd", b"ef"], complete=False)
@@ -81,7 +87,7 @@ async def test_short_and_long_answers(size: int) -> None:
     """Joined where that is cheap, otherwise not."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = Outlet(request)
+        outlet = outlet_for(request)
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"x" * size] * 2, complete=True)
         return outlet
 
@@ -93,7 +99,7 @@ async def test_a_cut_answer_doesnt_look_whole() -> None:
     """Its last chunk is missing; the connection is closed."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = Outlet(request)
+        outlet = outlet_for(request)
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         outlet.cut()
         outlet.send([b"cd"], complete=True)
@@ -106,7 +112,7 @@ async def test_an_answer_that_ends_with_its_connection_is_cut_by_a_reset() -> No
     """Otherwise an old client would take it for whole."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = Outlet(request)
+        outlet = outlet_for(request)
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         await asyncio.sleep(0.05)
         outlet.cut()

@@ -257,3 +257,18 @@ async def test_a_server_that_doesnt_read_slows_the_sender_down() -> None:
         await draining
 
         assert kept.lost_because is not None
+
+
+@pytest.mark.parametrize("parts", [[whole(b"abc")], [CHUNKED, b"3\r\nabc\r\n"]])
+async def test_a_sink_that_fails_is_told_that_no_more_comes(parts: list[bytes]) -> None:
+    """Whoever waits for it would wait for ever, and keep its model."""
+
+    class Failing(Kept):
+        def receive(self, answer: Answer | None, pieces: list[bytes], complete: bool) -> None:
+            raise RuntimeError("a bug")
+
+    async with asked(saying(*parts)) as (_, connection, _):
+        failing = Failing()
+        connection.begin(failing, is_head=False)
+        await eventually(lambda: failing.ended)
+        assert not connection.is_open
