@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import resource
@@ -22,6 +23,7 @@ from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.errors import ConfigError, ListenFailed
 from llmsnap.web.address import Address
 from tests.helpers.fake_models import FakeModels
+from tests.helpers.pagecache import drop, resident_bytes, write_file
 from tests.helpers.waiting import eventually
 
 HERE = Address("127.0.0.1", 8080)
@@ -202,6 +204,34 @@ async def test_answers_end_before_the_models_do(tmp_path: Path, told: Callable[[
 
     assert b"[DONE]" in text
     assert await running.ended == 0
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("prefetch", [True, False])
+async def test_whether_files_are_read_ahead_is_configured(
+    tmp_path: Path, told: Callable[[], None], prefetch: bool
+) -> None:
+    """b is asked for while a answers; what b's command names is in the page cache, or isn't."""
+    file = write_file(tmp_path / "model", 20 * 1024**2)
+    drop(file)
+    if resident_bytes(file):
+        pytest.skip(f"{tmp_path} is in memory itself; set TMPDIR to a place on a disk")
+    models = FakeModels(tmp_path, head=f"memory: {{prefetch: {json.dumps(prefetch)}}}")
+    models.add("a", "--gap 0.05 --chunks 20")
+    models.add_command("b", f"sh -c 'shift; exec \"$@\"' sh {file} {models.command('b')}")
+    running = Running(models.yaml, tmp_path)
+    async with aiohttp.ClientSession(await running.url()) as session:
+        body = {"stream": True, "messages": []}
+        async with session.post("/v1/chat/completions", json={"model": "a", **body}) as first:
+            await first.content.readany()
+            async with session.post("/v1/chat/completions", json={"model": "b", **body}) as second:
+                assert second.status == 200
+                assert b"[DONE]" in await second.content.read()
+            assert b"[DONE]" in await first.content.read()
+    told()
+
+    assert await running.ended == 0
+    assert (resident_bytes(file) > 0) is prefetch
 
 
 @pytest.mark.e2e
