@@ -311,14 +311,15 @@ async def test_p64_a_sleep_step_that_fails_stops_the_model(
 async def test_a_wake_that_fails_starts_cold(
     engines: Callable[..., FakeModels], tmp_path: Path
 ) -> None:
-    """The request waits a little longer, and is served."""
+    """The request waits a little longer, and is served; the second time too."""
     fake = engines("--fail /wake_up")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         await proxy.chat("a")
-        await proxy.chat("b")
-        await proxy.chat("a")
+        for _ in range(2):
+            assert (await proxy.post("/api/models/sleep/a"))[0] == 200
+            await proxy.chat("a")
 
-    assert fake.count("a", "start") == 2
+    assert fake.count("a", "start") == 3
 
 
 async def test_p66_an_asleep_model_can_be_unloaded(
