@@ -49,6 +49,9 @@ _DIRECT: Final = frozenset({"-dio", "--direct-io"})
 _LOAD_MODE: Final = frozenset({"-lm", "--load-mode"})
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 
+_TELLING: Final = (RequestArrived, ModelChanged)
+"""After these a model may be wanted that wasn't, or can't start although it is."""
+
 
 def files_of(argv: Sequence[str]) -> tuple[Path, ...]:
     """Return the files that a server with this command reads when it starts.
@@ -146,7 +149,7 @@ class ReadAhead:
 
     def follow(self, event: Event, actions: Sequence[Action]) -> None:
         """Look whom clients wait for after `event`; next to nothing is done when nobody waits."""
-        if isinstance(event, RequestArrived | ModelChanged):
+        if isinstance(event, _TELLING):
             admitted = bool(actions) and isinstance(actions[0], Admit)
             if not admitted and event.model not in self._wanted:
                 self._wanted.append(event.model)
