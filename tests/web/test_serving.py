@@ -13,6 +13,7 @@ import pytest
 from llmsnap.config.schema import ModelConfig, Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
+from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
 from tests.web.stage import CHAT, PING_S, Stage, read_until, staged
@@ -104,6 +105,7 @@ async def test_u49_a_hundred_clients_that_leave_leave_nothing() -> None:
                 await reader.readuntil(end)
 
         leaving = [asyncio.ensure_future(leave(number)) for number in range(100)]
+        await eventually(lambda: len(stage.lender.arrived) == 100)
         await eventually(lambda: len(stage.lender.waiting) == 50)
         stage.put_up()
         await asyncio.gather(*leaving)
@@ -264,6 +266,17 @@ async def test_the_reason_of_a_death_is_told() -> None:
     async with staged(script) as stage, stage.ask() as answer:
         assert answer.status == 502
         assert "exit code 139" in (await answer.json())["error"]["message"]
+
+
+async def test_the_reason_of_a_death_is_told_where_nobody_listens_any_more() -> None:
+    """A request on a used connection is tried once more, and then it is refused."""
+    async with staged(up=False) as stage:
+        stage.lender.put_up("a", free_port())
+        asked = asyncio.ensure_future(stage.ask().__aenter__())
+        await eventually(lambda: bool(stage.lender.in_flight))
+        stage.lender.abort("a", UpstreamLost("model 'a' ended with exit code 139"))
+
+        assert "exit code 139" in (await (await asked).json())["error"]["message"]
 
 
 # ---- limits ------------------------------------------------------------------------------------
