@@ -88,8 +88,13 @@ class Serving:
         return self._delivery.outlet
 
     async def _run(self, limited: bool) -> None:
+        rest = self._order.payload.rest
+        if rest is not None:
+            rest.listen(self._background)
         try:
             async with self._lender.lease(self._route.id, limited=limited) as lease:
+                if rest is not None:
+                    rest.stop_listening()
                 lease.on_abort = self._reply.fail
                 if lease.aborted is not None:
                     raise lease.aborted
