@@ -12,7 +12,14 @@ from typing import IO, Final, TypeVar
 from aiohttp import web
 from aiohttp.streams import StreamReader
 
-from llmsnap.errors import BadRequest, BodyTooLarge, RequestStalled, ServiceUnavailable
+from llmsnap.errors import (
+    BadRequest,
+    BodyTooLarge,
+    LlmsnapError,
+    RequestStalled,
+    ServiceUnavailable,
+)
+from llmsnap.runtime.tasks import Background
 
 T = TypeVar("T")
 
@@ -24,6 +31,8 @@ STALL_S: Final = 120.0
 """How long a client may pause within its body: one that stops for ever would keep its model."""
 _WRITE_BYTES: Final = 2**20
 _LONG_BYTES: Final = 256 * 1024
+_LISTEN_S: Final = 0.25
+"""Between two pieces of a waiting body that are taken: some 2 MiB/s in all."""
 
 
 class HeldBody:
@@ -32,16 +41,11 @@ class HeldBody:
     The rest waits in the socket, where TCP slows the client down. `max_bytes` is `maxBody`.
     """
 
-    __slots__ = (
-        "_content",
-        "_file",
-        "_max_bytes",
-        "_parts",
-        "_taken",
-        "_unwritten",
-        "complete",
-        "size",
-    )
+    _listening: asyncio.Task[None] | None = None
+    _trouble: LlmsnapError | None = None
+    """What was wrong with the rest when a little of it was taken."""
+    _shown = 0
+    """Bytes of what is held that somebody has seen."""
 
     def __init__(self, content: StreamReader, *, max_bytes: int, declared: int | None) -> None:
         """`declared` is the request's `Content-Length`. Raises BodyTooLarge."""
@@ -80,13 +84,36 @@ class HeldBody:
             await self._spool()
         return not self.complete
 
+    def listen(self, background: Background) -> None:
+        """Take a little of the rest now and then, until `stop_listening`.
+
+        The news that a client has left comes behind all that it has sent, so who doesn't read any
+        of it never hears that nobody waits any more.
+        """
+        self._listening = background.spawn(self._listen(), name="listen to a waiting client")
+
+    def stop_listening(self) -> None:
+        """Leave the rest in the socket."""
+        if self._listening is not None:
+            self._listening.cancel()
+
     async def rest(self) -> AsyncIterator[bytes]:
-        """Yield what isn't held, as it comes."""
+        """Yield what nobody has seen, as it comes."""
+        if self._listening is not None:
+            await asyncio.wait({self._listening})
+        if self._trouble is not None:
+            raise self._trouble
+        if (start := self._shown) < self.size:
+            held = await self.view()
+            for at in range(start, len(held), _WRITE_BYTES):
+                yield held[at : at + _WRITE_BYTES]
+                unmap(held)
         while not self.complete and (piece := await self._next()):
             yield piece
 
     async def view(self) -> Buffer:
         """Return what is held so far."""
+        self._shown = self.size
         if self._file is None:
             if len(self._parts) > 1:
                 self._parts = [b"".join(self._parts)]
@@ -96,10 +123,28 @@ class HeldBody:
 
     def close(self) -> None:
         """Let go of what is held."""
+        listening = self._listening
+        if listening is not None and not listening.done():
+            listening.cancel()
+            listening.add_done_callback(lambda _: self._let_go())
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._parts = []
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    async def _listen(self) -> None:
+        try:
+            while not self.complete:
+                await asyncio.sleep(_LISTEN_S)
+                await self.more()
+        except LlmsnapError as error:
+            self._trouble = error
+        except ConnectionError:
+            return  # it has left, and its request is being ended
 
     async def _next(self) -> bytes:
         try:

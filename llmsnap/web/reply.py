@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from llmsnap.core.messages import NO_WAIT, Phases
-from llmsnap.errors import LlmsnapError, UpstreamLost
+from llmsnap.errors import BadGateway, LlmsnapError, UpstreamLost
 from llmsnap.web.delivery import Delivery
 from llmsnap.web.headers import Answer, timings
 from llmsnap.web.sse import Silence
@@ -26,6 +26,8 @@ class Reply:
 
     switched: tuple[UpstreamConnection, Answer, bytes] | None = None
     """Set when the upstream switches protocols: where, its answer, and what came behind it."""
+    may_switch = False
+    """Whether the client asked for a switch of protocols."""
     was_forwarded = False
     """Whether the model was asked: it may be at work on the answer."""
     _connection: UpstreamConnection | None = None
@@ -88,9 +90,10 @@ class Reply:
 
     def fail(self, error: LlmsnapError) -> None:
         """End with `error`, in the form that is still possible."""
-        if self._is_over:
+        if self._is_over and not isinstance(self._failure, Broken):
             return
         if self._delivery.has_begun:
+            self._failure = None
             self._delivery.fail(error)
         else:
             self._failure = error
@@ -131,6 +134,10 @@ class Reply:
         """Leave the connection to whoever waits."""
         connection, self._connection = self._connection, None
         assert connection is not None
+        if not self.may_switch:
+            connection.abandon()
+            self.fail(BadGateway(f"model {self._model!r} switches protocols unasked"))
+            return
         connection.transport.pause_reading()
         self.switched = (connection, answer, tail)
         self._end()

@@ -14,7 +14,7 @@ from aiohttp import web
 from llmsnap.config.schema import ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import NO_WAIT, ModelView
-from llmsnap.errors import Conflict, GatewayTimeout, LlmsnapError, UpstreamLost
+from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
@@ -74,6 +74,7 @@ class Serving:
         self._order = order
         self._delivery = delivery
         self._reply = Reply(route.id, delivery, shop.loop)
+        self._reply.may_switch = bool(order.more)
 
     async def run(self, *, limited: bool) -> web.StreamResponse:
         """Wait for the model and serve. Raises LlmsnapError while the client has heard nothing.
@@ -87,8 +88,13 @@ class Serving:
         return self._delivery.outlet
 
     async def _run(self, limited: bool) -> None:
+        rest = self._order.payload.rest
+        if rest is not None:
+            rest.listen(self._background)
         try:
             async with self._lender.lease(self._route.id, limited=limited) as lease:
+                if rest is not None:
+                    rest.stop_listening()
                 lease.on_abort = self._reply.fail
                 if lease.aborted is not None:
                     raise lease.aborted
@@ -96,7 +102,7 @@ class Serving:
                 self._set_limits(lease.upstream)
                 try:
                     await self._ask(lease.upstream, lease)
-                except UpstreamLost as lost:
+                except BadGateway as lost:
                     raise await _cause(lease, lost) from None
         except LlmsnapError as error:
             if not self._delivery.has_begun:

@@ -48,6 +48,8 @@ class Line:
 
     async def say(self, *parts: bytes) -> None:
         """Send bytes, as far as the other side takes them."""
+        if self.writer.is_closing():  # uvloop's transports would raise a RuntimeError
+            raise ConnectionResetError("the other side has closed")
         self.writer.write(b"".join(parts))
         await self.writer.drain()
 

@@ -58,6 +58,7 @@ async def test_what_nobody_asked_to_see_waits_in_the_socket() -> None:
     body = HeldBody(content, max_bytes=2**30, declared=None)
 
     await body.more()
+    await body.view()
     assert not tap.paused
     content.feed_data(PIECE)
     assert tap.paused
@@ -84,6 +85,7 @@ async def test_the_limit_holds_for_what_is_passed_on() -> None:
     content = reader(b"123456", eof=False)
     body = HeldBody(content, max_bytes=10, declared=None)
     await body.more()
+    await body.view()
     content.feed_data(b"78901")
 
     with pytest.raises(BodyTooLarge, match="10 bytes"):

@@ -11,9 +11,9 @@ import pytest
 
 from llmsnap.config.schema import ModelConfig
 from llmsnap.core.messages import Phases
-from llmsnap.errors import StartFailed
+from llmsnap.errors import StartFailed, UpstreamLost
 from tests.helpers.waiting import eventually
-from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
+from tests.web.scripted import STREAM_HEAD, Line, Received, Script, say_ok, whole
 from tests.web.stage import PING_S, Stage, read_until, staged
 
 STREAM = b'{"model":"a","stream":true}'
@@ -354,6 +354,45 @@ async def test_a_late_head_is_waited_for_with_company_too() -> None:
     async with staged(script) as stage:
         answer = await early(stage)
         assert events(await answer.read()) == [b"data: 1"]
+
+
+@pytest.mark.parametrize("was_used", [False, True], ids=["fresh", "used"])
+async def test_a_death_before_the_late_head_ends_the_stream_with_an_event(was_used: bool) -> None:
+    """Whether its connection was a fresh one, or one that is tried again: one event, no more."""
+
+    async def script(received: Received, line: Line) -> None:
+        if received.json.get("stream") is not True:
+            return await say_ok(received, line)
+        await asyncio.sleep(PING_S * 1.5)
+        line.drop()
+
+    async with staged(script) as stage:
+        if was_used:
+            await stage.text()
+        answer = await early(stage)
+        (event,) = events(await answer.read())
+
+    message = json.loads(event.removeprefix(b"data: "))["error"]["message"]
+    assert "model 'a' gave no answer" in message
+
+
+async def test_an_abort_between_two_tries_of_a_waiting_stream_is_its_end() -> None:
+    """The client was told of it, so that the second try must not be made."""
+
+    async def script(received: Received, line: Line) -> None:
+        if received.json.get("stream") is not True:
+            return await say_ok(received, line)
+        await asyncio.sleep(PING_S * 1.5)
+        line.drop()
+        stage.lender.abort("a", UpstreamLost("exit code 139"))
+
+    async with staged(script) as stage:
+        await stage.text()
+        answer = await early(stage)
+        (event,) = events(await answer.read())
+        assert len(stage.server.received) == 2
+
+    assert json.loads(event.removeprefix(b"data: "))["error"]["message"] == "exit code 139"
 
 
 # ---- the model's name --------------------------------------------------------------------------

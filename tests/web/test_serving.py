@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,9 +11,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from llmsnap.config.schema import ModelConfig, Timeouts
+from llmsnap.config.schema import Config, ModelConfig, Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
+from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
 from tests.web.stage import CHAT, PING_S, Stage, read_until, staged
@@ -77,6 +79,54 @@ async def test_u51_u54_the_server_sees_the_client_leave(script: Script) -> None:
         await stage.nobody_is_left()
 
 
+@pytest.mark.parametrize("size", [100_000, 3_000_000, 30_000_000])
+async def test_u53_a_client_who_leaves_within_its_upload_is_noticed(size: int) -> None:
+    """Though most of what it sent waits in the socket, and the news that it left behind that."""
+    async with staged(up=False) as stage:
+        _, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
+        head = b"POST /upstream/a/upload HTTP/1.1\r\nHost: localhost\r\n"
+        writer.write(head + b"Content-Length: 50000000\r\n\r\n" + b"x" * size)
+        await eventually(lambda: bool(stage.lender.waiting))
+        await asyncio.sleep(0.1)
+        writer.close()
+        writer.transport.abort()
+
+        await eventually(lambda: not stage.lender.waiting, timeout_s=15)
+        assert stage.server.lines == []
+
+
+async def test_what_was_taken_of_a_waiting_upload_arrives_with_the_rest() -> None:
+    """In order and once, also what went to a file meanwhile."""
+    body = bytes(n % 251 for n in range(9_000_000))
+    async with staged(up=False) as stage:
+        asked = asyncio.ensure_future(
+            stage.ask(io.BytesIO(body), "/upstream/a/upload").__aenter__()
+        )
+        await eventually(lambda: bool(stage.lender.waiting))
+        await asyncio.sleep(0.8)
+        stage.put_up()
+        assert (await asked).status == 200
+        assert stage.received.body == body
+
+
+async def test_an_upload_that_is_too_large_is_told_though_it_waited() -> None:
+    """What was found while it waited isn't forgotten."""
+    config = Config(models={"a": ModelConfig(cmd="serve a")}, max_body_bytes=1_000_000)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b"x" * 100_000
+
+    async with staged(config=config, up=False) as stage:
+        asked = asyncio.ensure_future(
+            stage.site.session.post("/upstream/a/upload", data=pieces()).__aenter__()
+        )
+        await eventually(lambda: bool(stage.lender.waiting))
+        await asyncio.sleep(1.0)
+        stage.put_up()
+        assert (await asked).status == 413
+
+
 async def test_u55_a_half_closed_connection_counts_as_left() -> None:
     """Nobody who waits for an answer closes its sending side."""
     async with staged(say_nothing) as stage:
@@ -104,6 +154,7 @@ async def test_u49_a_hundred_clients_that_leave_leave_nothing() -> None:
                 await reader.readuntil(end)
 
         leaving = [asyncio.ensure_future(leave(number)) for number in range(100)]
+        await eventually(lambda: len(stage.lender.arrived) == 100)
         await eventually(lambda: len(stage.lender.waiting) == 50)
         stage.put_up()
         await asyncio.gather(*leaving)
@@ -264,6 +315,17 @@ async def test_the_reason_of_a_death_is_told() -> None:
     async with staged(script) as stage, stage.ask() as answer:
         assert answer.status == 502
         assert "exit code 139" in (await answer.json())["error"]["message"]
+
+
+async def test_the_reason_of_a_death_is_told_where_nobody_listens_any_more() -> None:
+    """A request on a used connection is tried once more, and then it is refused."""
+    async with staged(up=False) as stage:
+        stage.lender.put_up("a", free_port())
+        asked = asyncio.ensure_future(stage.ask().__aenter__())
+        await eventually(lambda: bool(stage.lender.in_flight))
+        stage.lender.abort("a", UpstreamLost("model 'a' ended with exit code 139"))
+
+        assert "exit code 139" in (await (await asked).json())["error"]["message"]
 
 
 # ---- limits ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from llmsnap.errors import ModelUnloaded
 from tests.helpers.flow import go_on, hold, stands_still
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, whole
-from tests.web.stage import Stage, staged
+from tests.web.stage import PING_S, Stage, staged
 
 SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %b\r\n"
@@ -107,6 +107,21 @@ async def test_a_refused_switch_is_an_answer_like_any_other() -> None:
         assert await reader.readexactly(2) == b"no"
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("waits_s", [0, PING_S * 1.5], ids=["at once", "in a waiting stream"])
+async def test_a_switch_that_nobody_asked_for_is_a_502(waits_s: float) -> None:
+    """No second head in a stream that has begun, and no tunnel to a client who knows of none."""
+
+    async def script(_: Received, line: Line) -> None:
+        await asyncio.sleep(waits_s)
+        await line.say(SWITCH % b"h2c")
+
+    async with staged(script) as stage, stage.ask(b'{"model":"a","stream":true}') as answer:
+        assert answer.status == (200 if waits_s else 502)
+        text = await answer.text()
+        assert "switches protocols unasked" in text
+        assert "HTTP/1.1" not in text
 
 
 async def test_a_slow_client_slows_the_server_down() -> None:
