@@ -98,9 +98,12 @@ class UpstreamRoutes:
 
 
 def raw_target(request: web.BaseRequest) -> tuple[str, str]:
-    """Return path and query (with its `?`) as they were received, escapes and all."""
+    """Return path and query (with its `?`) as they were received, escapes and all.
+
+    A fragment is no part of what is asked for: servers drop it, so a comparison must not see it.
+    """
     raw = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
-    path, mark, query = raw.partition("?")
+    path, mark, query = raw.partition("#")[0].partition("?")
     return path, mark + query
 
 
