@@ -128,9 +128,13 @@ class RunFiles:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         draft = path.with_suffix(".new")
-        with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(data)
-        draft.replace(path)
+        try:
+            with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(data)
+            draft.replace(path)
+        except OSError:  # a full disk lets us make a file and not fill it
+            _forget(draft)
+            raise
 
     def _read(self, path: Path) -> RunNote | None:
         try:

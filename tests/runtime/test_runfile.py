@@ -234,6 +234,17 @@ async def test_a_folder_that_cannot_be_written_is_told_once(
     pipe.close()
 
 
+async def test_a_note_that_cannot_be_finished_leaves_no_draft(tmp_path: Path) -> None:
+    """A disk that is full for long would fill its folder with them."""
+    obstacle = tmp_path / "run" / f"{MARK}.json"
+    obstacle.mkdir(parents=True)
+    child, pipe = await child_of(("sleep", "60"))
+    RunFiles(tmp_path).add(child, model="a", command=[])
+    assert list(obstacle.parent.iterdir()) == [obstacle]
+    await end(child, Farewell(grace_s=0))
+    pipe.close()
+
+
 async def test_no_folder_no_leftovers(tmp_path: Path) -> None:
     """The first start ever."""
     assert await RunFiles(tmp_path / "new").end_leftovers() == 0
