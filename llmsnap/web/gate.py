@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import re
 from collections.abc import Sequence
@@ -114,7 +113,7 @@ def offered_key(request: web.BaseRequest) -> str:
 def _password(credentials: str) -> str:
     try:
         decoded = base64.b64decode(credentials, validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or not even ASCII
         return ""
     return decoded.partition(b":")[2].decode("utf-8", "surrogateescape")
 

@@ -165,6 +165,8 @@ def basic(password: str) -> str:
         ({"Authorization": basic(OTHER)}, 200),
         ({"Authorization": basic("wrong")}, 401),
         ({"Authorization": "Basic %%%"}, 401),
+        ({"Authorization": "Basic é"}, 401),
+        ({"Authorization": "Bearer é"}, 401),
         ({"x-api-key": KEY}, 200),
         ({"x-api-key": KEY[:-1]}, 401),
         ({"Authorization": "Bearer wrong", "x-api-key": KEY}, 401),
