@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -70,6 +71,7 @@ def all_secrets(config: Config) -> tuple[str, ...]:
     for model in config.models.values():
         found.update(secret_values(split_command(model.cmd), model.env))
         found.update(secret_values(split_command(model.cmd_stop), ()))
+        found.add(urlsplit(model.proxy).password or "")
         found.update(_secret_macros(model.macros))
     found.update(_secret_macros(config.macros))
     return tuple(sorted(filter(is_telling, found)))
@@ -87,7 +89,7 @@ def rows(loaded: Loaded) -> list[Row]:
             group=groups.get(id_, "none"),
             memory=_memory(model, config),
             ttl=f"{model.ttl_s} s" if model.ttl_s else "never",
-            proxy=model.proxy,
+            proxy=blank(model.proxy, secrets),
             command=blank(_command(model), secrets),
         )
         for id_, model in config.models.items()

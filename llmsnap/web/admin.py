@@ -72,9 +72,9 @@ class Admin:
         self._fleet = fleet
         self._clock = clock
         secrets = all_secrets(config)
-        self._commands = {
-            id_: blank(blank_command(model.cmd), secrets) for id_, model in config.models.items()
-        }
+        models = config.models.items()
+        self._commands = {id_: blank(blank_command(model.cmd), secrets) for id_, model in models}
+        self._proxies = {id_: blank(model.proxy, secrets) for id_, model in models}
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -123,7 +123,7 @@ class Admin:
                 "model": view.model,
                 "state": PEER_STATES.get(view.state, view.state),
                 "cmd": self._commands[view.model],
-                "proxy": model.proxy,
+                "proxy": self._proxies[view.model],
                 "ttl": model.ttl_s,
                 "name": model.name,
                 "description": model.description,

@@ -64,6 +64,8 @@ class Gate:
         """Raise Forbidden or Unauthorized unless the request may pass."""
         if self._checks_host:
             self.check_host(request.headers.get("Host", ""))
+        if request.headers.get("Sec-Fetch-Site") == "cross-site" and is_order(request.path):
+            raise Forbidden("a page of another site may not give orders to this proxy")
         if self._keys and request.path not in OPEN_PATHS and request.method != "OPTIONS":
             self.check_key(request)
 
@@ -134,6 +136,14 @@ def preflight(requested: str) -> web.Response:
             "Access-Control-Max-Age": "86400",
         },
     )
+
+
+def is_order(path: str) -> bool:
+    """Whether a request to `path` loads, unloads, or moves models other than by using them.
+
+    Browsers send some of these for any page, without a preflight.
+    """
+    return path == "/unload" or path.startswith("/api/models/")
 
 
 def host_name(host: str) -> str | None:

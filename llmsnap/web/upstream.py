@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import httptools
 
 from llmsnap.web.headers import Answer, read_answer
 
 logger = logging.getLogger(__name__)
+
+MOST_BARREN_BYTES: Final = 2**20
+"""Of headers or framing in a row, without a byte of a body: more is a server gone wild."""
 
 
 class Sink(Protocol):
@@ -39,6 +42,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_answer",
+        "_barren_bytes",
         "_complete",
         "_drained",
         "_headers",
@@ -73,6 +77,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._reason = b""
         self._answer: Answer | None = None
         self._pieces: list[bytes] = []
+        self._barren_bytes = 0
+        """Received since there was last an answer's head or a piece of its body."""
         self._is_interim = False
         self._keep_alive = False
         self._until_close = False
@@ -160,7 +166,11 @@ class UpstreamConnection(asyncio.Protocol):
         if pieces:
             self._pieces = []
         elif answer is None and not complete:
+            self._barren_bytes += len(data)
+            if self._barren_bytes > MOST_BARREN_BYTES:
+                self._fail(f"it sent {self._barren_bytes >> 10} KiB of headers or framing in a row")
             return
+        self._barren_bytes = 0
         if complete:
             self._release()
         try:

@@ -90,3 +90,11 @@ def test_a_model_in_no_group() -> None:
     )
 
     assert row.group == "none"
+
+
+def test_a_password_in_the_address_of_a_server_is_blanked() -> None:
+    """In the table and in the document."""
+    found = loaded("models: {a: {cmd: z, proxy: 'http://me:hunter2222@127.0.0.1:9000'}}")
+
+    assert rows(found)[0].proxy == "http://me:***@127.0.0.1:9000"
+    assert resolved(found)["models"]["a"]["proxy"] == "http://me:***@127.0.0.1:9000"

@@ -39,6 +39,28 @@ def gate(*hosts: str, loopback: bool = True) -> Gate:
     return Gate(api_keys=(), allowed_hosts=hosts, loopback=loopback)
 
 
+# ---- other sites ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/unload", "/api/models/unload", "/api/models/load/a"])
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 404), ("", 404)])
+async def test_pages_of_other_sites_give_no_orders(path: str, site: str, status: int) -> None:
+    """An image or a form on any page could empty the GPU; scripts and our own page may."""
+    headers = {"Sec-Fetch-Site": site} if site else {}
+    async with guarded() as proxy:
+        answer = await proxy.ask(path, method="POST", headers=headers)
+
+    assert answer.status == status
+
+
+async def test_pages_of_other_sites_may_use_models() -> None:
+    """Chat pages live anywhere; what they may not do is manage the machine."""
+    async with guarded() as proxy:
+        answer = await proxy.ask("/v1/models", headers={"Sec-Fetch-Site": "cross-site"})
+
+    assert answer.status == 200
+
+
 # ---- hosts -------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pool
 from tests.helpers.flow import go_on, hold, stands_still
 from tests.helpers.waiting import eventually
-from tests.web.scripted import Line, Received, whole
+from tests.web.scripted import STREAM_HEAD, Line, Received, whole
 from tests.web.stage import staged
 
 
@@ -96,3 +96,44 @@ async def test_a_client_who_left_is_noticed_while_it_is_slow() -> None:
 
         await eventually(lambda: stage.server.gone == 1, timeout_s=1)
         await stage.nobody_is_left()
+
+
+async def test_a_very_fast_stream_arrives_whole() -> None:
+    """It is read in fewer and larger pieces, and every event comes once and in order."""
+    events = [b"data: %d\n\n" % n for n in range(5000)]
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(STREAM_HEAD)
+        for event in events:
+            line.writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await asyncio.sleep(0)
+        await line.say(b"0\r\n\r\n")
+
+    async with staged(script, ping_s=60) as stage:
+        assert await stage.text(b'{"model":"a","stream":true}') == b"".join(events).decode()
+
+
+async def test_a_fast_stream_to_a_slow_client_stays_held_up() -> None:
+    """The moment for which it is left to gather doesn't end the wait for the client."""
+    sent = 0
+
+    async def script(_: Received, line: Line) -> None:
+        nonlocal sent
+        await line.say(STREAM_HEAD)
+        for _n in range(20_000):
+            await line.chunk(b"data: " + b"x" * 994)
+            sent += 1000
+        await line.say(b"0\r\n\r\n")
+
+    async with staged(script, ping_s=60) as stage:
+        reader, writer = await asyncio.open_connection(
+            stage.site.host, stage.site.port, limit=2**26
+        )
+        writer.write(b"GET /upstream/a/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        hold(writer)
+        assert await stands_still(lambda: sent) < 20_000_000
+        go_on(writer)
+        body = await reader.readuntil(b"\r\n0\r\n\r\n")
+        assert body.count(b"data: ") == 20_000
+        writer.close()

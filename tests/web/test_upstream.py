@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -170,6 +170,25 @@ async def test_what_isnt_whole_is_lost(parts: list[bytes], reason: str) -> None:
     assert reason in kept.lost_because
     assert not kept.complete
     assert kept.released == []
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 300_000, b"HTTP/1.1 100 Continue\r\n\r\n" * 90_000],
+    ids=["headers", "interim"],
+)
+async def test_a_head_without_end_is_a_loss(endless: bytes) -> None:
+    """Memory and patience have a limit: it is told long before all of it was read."""
+
+    async def script(_: Received, line: Line) -> None:
+        with suppress(ConnectionError):
+            for at in range(0, len(endless), 65536):
+                await line.say(endless[at : at + 65536])
+
+    kept = await outcome(script)
+
+    assert kept.lost_because is not None
+    assert "KiB of headers or framing in a row" in kept.lost_because
 
 
 async def test_a_reset_is_a_loss_too() -> None:
