@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from llmsnap.core.messages import NO_WAIT, Phases
 from llmsnap.errors import BadGateway, LlmsnapError, UpstreamLost
@@ -11,6 +12,9 @@ from llmsnap.web.delivery import Delivery
 from llmsnap.web.headers import Answer, timings
 from llmsnap.web.sse import Silence
 from llmsnap.web.upstream import UpstreamConnection
+
+PACE_S: Final = 0.001
+"""Pieces of a stream that follow each other faster are read that much later, together."""
 
 
 class Broken(Exception):
@@ -36,6 +40,8 @@ class Reply:
     _is_over = False
     _is_held_up = False
     _has_begun = False
+    _is_stream = False
+    _received_at = 0.0
     _header_limit: asyncio.TimerHandle | None = None
     _stall: Silence | None = None
 
@@ -83,8 +89,7 @@ class Reply:
             if self._is_held_up:
                 await self._delivery.outlet.drain()
                 self._is_held_up = False
-                if self._connection is not None and self._connection.is_open:
-                    self._connection.transport.resume_reading()
+                self._read_on()
         if self._failure is not None:
             raise self._failure
 
@@ -123,12 +128,15 @@ class Reply:
                 self._header_limit.cancel()
             timing = timings(self._phases, self._loop.time() - self._forwarded_at)
             self._delivery.begin(answer, timing, pieces, complete)
+            self._is_stream = answer.is_event_stream
         else:
             self._delivery.more(pieces, complete)
         if complete or self._delivery.outlet.is_whole:
             self._end()
         elif self._delivery.outlet.is_blocked:
             self._hold_up()
+        elif self._is_stream:
+            self._pace()
 
     def upgraded(self, answer: Answer, tail: bytes) -> None:
         """Leave the connection to whoever waits."""
@@ -159,6 +167,21 @@ class Reply:
             self._connection.transport.pause_reading()
             self._is_held_up = True
             self._wake()
+
+    def _pace(self) -> None:
+        """Let a stream that is faster than any eye gather in its socket for a moment.
+
+        To be told of a few bytes, and to pass them on, costs more than to pass on many.
+        """
+        now = self._loop.time()
+        if now - self._received_at < PACE_S and self._connection is not None:
+            self._connection.transport.pause_reading()
+            self._loop.call_later(PACE_S, self._read_on)
+        self._received_at = now
+
+    def _read_on(self) -> None:
+        if self._connection is not None and self._connection.is_open:
+            self._connection.transport.resume_reading()
 
     def _end(self) -> None:
         self._is_over = True
