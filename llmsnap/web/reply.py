@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 from llmsnap.core.messages import NO_WAIT, Phases
@@ -57,7 +58,7 @@ class Reply:
     def forwarded(self, phases: Phases) -> None:
         """Note that the request goes to the upstream now, after a wait of those phases."""
         self._phases = phases
-        self._forwarded_at = self._loop.time()
+        self._forwarded_at = perf_counter()  # uvloop's clock counts in whole milliseconds
         self.was_forwarded = True
 
     def limit_header(self, limit_s: float, late: Callable[[], LlmsnapError]) -> None:
@@ -126,7 +127,7 @@ class Reply:
             self._has_begun = True
             if self._header_limit is not None:
                 self._header_limit.cancel()
-            timing = timings(self._phases, self._loop.time() - self._forwarded_at)
+            timing = timings(self._phases, perf_counter() - self._forwarded_at)
             self._delivery.begin(answer, timing, pieces, complete)
             self._is_stream = answer.is_event_stream
         else:
