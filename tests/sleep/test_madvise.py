@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 
 import pytest
 
@@ -31,6 +32,19 @@ def test_a_batch_has_no_more_spans_than_the_kernel_takes() -> None:
     """However small they are."""
     found = list(batches([Span(start, 1) for start in range(2500)], 10**9))
     assert [len(batch) for batch in found] == [1024, 1024, 452]
+
+
+def test_the_kernel_may_stop_in_the_middle_of_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on there."""
+    asked: list[list[Span]] = []
+
+    def ten_at_a_time(handle: int, spans: Iterable[Span], advice: Advice) -> int:
+        asked.append(list(spans))
+        return min(10, sum(span.length for span in asked[-1]))
+
+    monkeypatch.setattr(madvise, "_madvise", ten_at_a_time)
+    assert madvise.advise(os.getpid(), [Span(0, 15), Span(50, 8)], Advice.PAGE_OUT) == 23
+    assert asked == [[Span(0, 15), Span(50, 8)], [Span(10, 5), Span(50, 8)], [Span(55, 3)]]
 
 
 @may_advise

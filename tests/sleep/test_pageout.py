@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,9 @@ from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.memory.host import Host
 from llmsnap.memory.kernel import Room
 from llmsnap.sleep import pageable, pager
-from llmsnap.sleep.driver import Supported, Unsupported
+from llmsnap.sleep.driver import Supported, Unsupported, Verdict
 from llmsnap.sleep.offload import Pace
+from llmsnap.sleep.pageable import Machine
 from llmsnap.sleep.pageout import PageOutDriver
 from tests.helpers.waiting import eventually
 from tests.sleep.holder import MIB, holding, state
@@ -133,8 +136,16 @@ async def test_swap_is_short(driver: PageOutDriver) -> None:
         assert holder.usage.anonymous_bytes >= 64 * MIB
 
 
-async def test_two_dont_count_on_the_same_swap(swap: None) -> None:
+async def test_two_dont_count_on_the_same_swap(swap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first will take is gone for the second; once it is there, the kernel says so."""
+    judge = pager.verdict
+
+    def slowly(machine: Machine, pids: Sequence[int], **more: Any) -> Verdict:
+        verdict = judge(machine, pids, **more)
+        time.sleep(0.1)  # time for the other one to judge as well, if it may
+        return verdict
+
+    monkeypatch.setattr(pager, "verdict", slowly)
     both = PageOutDriver(Swap(500 * MIB, 100 * MIB), anyone)
     async with holding(64) as one, holding(64) as other:
         targets = one.target(), other.target()
