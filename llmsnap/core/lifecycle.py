@@ -55,6 +55,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
     },
     State.SLEEPING: {
         Trigger.SLEPT: State.ASLEEP,
+        Trigger.WOKEN: State.READY,  # it couldn't be put to sleep, and is as well as before
         Trigger.STOP: State.STOPPING,
         Trigger.EXITED: State.STOPPED,
     },

@@ -100,7 +100,8 @@ class RequestFinished:
 class ModelChanged:
     """The shell reports a fact about one generation of `model`.
 
-    `trigger` is READY, SLEPT, WOKEN or EXITED. SLEPT and EXITED come only once the memory is shown
+    `trigger` is READY, SLEPT, WOKEN (from waking, or because it couldn't be put to sleep and is as
+    well as before) or EXITED. SLEPT and EXITED come only once the memory is shown
     free, or after the settle time. `oom`: it ended because memory ran out.
     """
 

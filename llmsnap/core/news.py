@@ -41,6 +41,10 @@ def model_changed(board: Board, event: ModelChanged) -> None:
     match event.trigger:
         case Trigger.EXITED:
             _exited(board, slot, event)
+        case Trigger.WOKEN if slot.state is State.SLEEPING:
+            slot.move(Trigger.WOKEN)
+            board.drop_call(slot)
+            board.admit_waiting(slot)
         case Trigger.SLEPT:
             slot.move(Trigger.SLEPT)
             slot.pace.end(Trigger.SLEEP, board.now)

@@ -106,6 +106,29 @@ def test_r04_a_failed_sleep_ends_the_process_and_nothing_else() -> None:
     assert play.scheduler.view("a").error == "a died"
 
 
+def test_r04_a_refused_sleep_leaves_the_model_up() -> None:
+    """It can't sleep, as was told before: whoever wants its memory has it stopped instead."""
+    play = Play(model("a"), model("b"))
+    play.up("a")
+    assert play.at(1, arrive(1, "b")) == ["sleep a"]
+    assert play.at(2, AbilityChanged("a", False, False)) == []
+    assert play.at(2, woken("a")) == ["stop a"]
+    assert play.at(3, exited("a")) == ["start b"]
+
+
+def test_r04_a_refused_pause_lets_the_answers_go_on() -> None:
+    """Nobody is told anything; the place in the queue goes."""
+    play = Play(model("a", can_pause=True), model("b"))
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(20, arrive(2, "b"))
+    assert play.until(35) == [(35.0, "sleep a")]
+    play.at(36, AbilityChanged("a", False, False))
+    assert play.at(36, woken("a")) == []
+    assert play.scheduler.view("a").paused == 0
+    assert play.at(37, done(1)) == ["stop a"]
+
+
 def test_r04_a_paused_answer_is_lost_with_its_process() -> None:
     """502 for those who were paused, and their place in the queue goes."""
     play = Play(model("a", can_pause=True), model("b"))

@@ -16,6 +16,7 @@ ACCIDENTS = (
     "left",
     "aborted",
     "pauses",
+    "refused to sleep",
     "failures",
     "ooms",
     "alarms checked",

@@ -331,11 +331,23 @@ class World:
         process = self.processes.get(model)
         if process is None or (process.generation, process.state) != (generation, "sleeping"):
             return
+        if fate != "well" and self.rng.random() < 0.4:
+            self.refuse_to_sleep(model, process)
+            return
         if fate != "well":
             self.died(model, generation)
             return
         process.state, process.on_devices = "asleep", False
         self.feed(ModelChanged(model, generation, Trigger.SLEPT))
+
+    def refuse_to_sleep(self, model: str, process: Process) -> None:
+        """A driver couldn't, and left the process as it was."""
+        self.tally["refused to sleep"] += 1
+        spec = replace(self.specs[model], can_sleep=False, can_pause=False)
+        self.specs[model] = spec
+        self.feed(AbilityChanged(model, False, False, "ram", spec.tier_bytes))
+        process.state, process.tier_bytes = "ready", 0
+        self.feed(ModelChanged(model, process.generation, Trigger.WOKEN))
 
     def crash(self, model: str, generation: int) -> None:
         """A process dies by itself while nothing is being done to it."""
