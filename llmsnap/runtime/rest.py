@@ -6,16 +6,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged, ModelChanged
-from llmsnap.errors import LlmsnapError, SleepFailed, UpstreamLost
+from llmsnap.errors import LlmsnapError, SleepFailed, SleepRefused, UpstreamLost
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
 from llmsnap.sleep.driver import Moved, SleepDriver, Target
 
 logger = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 60.0
+"""After a refusal: swap may be less full by then."""
 
 
 class Chooses(Protocol):
@@ -53,11 +56,12 @@ class Rest:
         self.must_be_killed = False
         """Whether it sleeps, or is on its way, so that it can't obey a signal, nor tidy up."""
         self._target = target
+        self._chooser = chooser
         self._background = background
         self._report = report
         self._move: asyncio.Task[None] | None = None
         name = f"{target.model}#{target.generation} finds how to sleep"
-        self._choice = background.spawn(self._choose(chooser), name=name)
+        self._choice = background.spawn(self._choose(), name=name)
 
     def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
@@ -73,9 +77,10 @@ class Rest:
             if task is not None:
                 task.cancel()
 
-    async def _choose(self, chooser: Chooses) -> SleepDriver | None:
+    async def _choose(self, *, after_s: float = 0.0) -> SleepDriver | None:
         model = self._target.model
-        choice = await chooser.choose(self._target)
+        await asyncio.sleep(after_s)
+        choice = await self._chooser.choose(self._target)
         driver, found, refusals = choice.driver, choice.supported, choice.refusals
         told = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
         told = f" ({told})" if told else ""
@@ -121,8 +126,24 @@ class Rest:
             if driver is None:
                 raise SleepFailed("no driver can put it to sleep any more")
             await act(driver)
+        except SleepRefused as refusal:
+            self._stay_awake(refusal)
+            return
         except Exception as error:  # a task's root, and a driver may raise anything
             text = f"it was not {done}: {error or type(error).__name__}"
             failed(UpstreamLost(f"model {target.model!r}: {text}"))
             return
         self._report(ModelChanged(target.model, target.generation, done))
+
+    def _stay_awake(self, refusal: SleepRefused) -> None:
+        """Its process is as well as before: leave it so, and look again in a while."""
+        model, generation = self._target.model, self._target.generation
+        refusals = {**self.view.refusals, self.view.driver or "driver": str(refusal)}
+        self.view = replace(self.view, driver=None, refusals=refusals)
+        self.must_be_killed = False
+        logger.warning("model %s: stays awake: %s", model, refusal)
+        self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
+        self._report(ModelChanged(model, generation, Trigger.WOKEN))
+        self._choice = self._background.spawn(
+            self._choose(after_s=_AGAIN_S), name=f"{model}#{generation} finds how to sleep again"
+        )

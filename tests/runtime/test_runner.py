@@ -14,7 +14,8 @@ import pytest
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged
-from llmsnap.errors import StartFailed, UpstreamLost
+from llmsnap.errors import SleepRefused, StartFailed, UpstreamLost
+from llmsnap.runtime import rest
 from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.runner import Runner
@@ -608,6 +609,27 @@ async def test_how_it_sleeps_is_told_and_shown(rig: Rig) -> None:
     await rig.reported(Trigger.SLEPT)
     assert (runner.rest.driver, runner.rest.keeps_state) == ("fake", True)
     assert runner.rest.slept == Moved(seconds=0.5, bytes={"ram": 1000})
+
+
+async def test_a_sleep_that_is_refused_costs_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process goes on; the driver is asked again later."""
+    monkeypatch.setattr(rest, "_AGAIN_S", 0.05)
+    driver = Driver()
+    driver.error = SleepRefused("swap is full")
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: len(rig.abilities) == 1)
+    pid = runner.pid
+    runner.sleep()
+    await rig.reported(Trigger.WOKEN)
+    assert rig.abilities[1] == AbilityChanged("a", False, False)
+    assert runner.rest.refusals == {"fake": "swap is full"}
+    await eventually(lambda: len(rig.abilities) == 3)
+    assert rig.abilities[2].can_sleep
+    assert (runner.pid, runner.alive, rig.news) == (pid, True, [])
 
 
 async def test_why_it_cannot_sleep_is_told_and_shown(
