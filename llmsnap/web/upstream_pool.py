@@ -81,6 +81,8 @@ class Pool:
                 ) from None
             except OSError as error:
                 refusal = error
+                if not isinstance(error, ConnectionRefusedError):
+                    break  # somebody is there, so there is no use in looking elsewhere
             else:
                 self._hosts = (host,)
                 return connection
@@ -88,16 +90,13 @@ class Pool:
 
     async def _open(self, host: str) -> UpstreamConnection:
         upstream, timeouts = self.upstream, self._timeouts
-        secure: dict[str, Any] = {
-            "ssl": _tls_context(),
-            "server_hostname": upstream.host,
-            "ssl_handshake_timeout": timeouts.tls_handshake or None,
-        }
+        secure: dict[str, Any] = {}
+        if upstream.tls:
+            secure["ssl"] = _tls_context()
+            secure["server_hostname"] = upstream.host
+            secure["ssl_handshake_timeout"] = timeouts.tls_handshake or None
         _, connection = await self._loop.create_connection(
-            lambda: UpstreamConnection(self.release),
-            host,
-            upstream.port,
-            **(secure if upstream.tls else {}),
+            lambda: UpstreamConnection(self.release), host, upstream.port, **secure
         )
         if timeouts.keepalive and host not in _LOOPBACK:
             _keep_alive(connection.transport, timeouts.keepalive)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from llmsnap.config.schema import Timeouts
 from llmsnap.core.lifecycle import State
-from llmsnap.errors import BadGateway
+from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pool, Pools
@@ -192,3 +196,53 @@ async def test_a_server_on_another_machine_is_probed_by_the_kernel(
 def _is_probed(connection: UpstreamConnection) -> bool:
     sock = connection.transport.get_extra_info("socket")
     return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """A certificate for localhost that signs itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl isn't installed")
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        [*command, *names, "-out", cert, "-keyout", key], check=True, capture_output=True
+    )
+    return cert, key
+
+
+async def test_a_server_behind_tls_is_checked(
+    certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the system trusts is asked; any other is refused, and says why."""
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    theirs.load_cert_chain(*certificate)
+    server = await asyncio.start_server(_hang_up, "127.0.0.1", 0, ssl=theirs)
+    where = replace(upstream(server.sockets[0].getsockname()[1], host="localhost"), tls=True)
+    with pytest.raises(BadGateway, match="certificate"):
+        await Pool(where, Timeouts()).connect()
+
+    ours = ssl.create_default_context(cafile=certificate[0])
+    monkeypatch.setattr("llmsnap.web.upstream_pool._tls_context", lambda: ours)
+    connection = await Pool(where, Timeouts()).connect()
+    assert connection.transport.get_extra_info("ssl_object") is not None
+    connection.transport.abort()
+    server.close()
+
+
+async def _hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "reason"),
+    [(Timeouts(connect=1), "timeouts.connect"), (Timeouts(tls_handshake=1), "handshake")],
+    ids=["connect", "tlsHandshake"],
+)
+async def test_a_server_that_never_answers_is_given_up(timeouts: Timeouts, reason: str) -> None:
+    """The limits are those of the configuration."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        where = replace(upstream(deaf.getsockname()[1]), tls=True)
+        with pytest.raises(LlmsnapError, match=reason):
+            await Pool(where, timeouts).connect()
