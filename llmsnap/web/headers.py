@@ -8,7 +8,7 @@ from email.utils import formatdate
 from typing import Final
 from urllib.parse import quote
 
-from llmsnap.core.messages import Phases
+from llmsnap.core.messages import NO_WAIT, Phases
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -173,7 +173,7 @@ def model_line(model: str) -> bytes:
 def timings(phases: Phases, prefill_s: float) -> bytes:
     """Return the value of `Server-Timing`, in milliseconds: the phases that were, then prefill."""
     value = b"prefill;dur=%.1f" % (prefill_s * 1e3)
-    if phases.total_s:
+    if phases is not NO_WAIT and phases.total_s:
         value = b", ".join((*_metrics(phases), value))
     return value
 
