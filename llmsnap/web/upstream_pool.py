@@ -19,6 +19,12 @@ from llmsnap.web.upstream import UpstreamConnection
 
 IDLE_S: Final = 4.0
 """Less than the 5 s after which llama-server closes a connection that it was told to keep."""
+BRIEF_IDLE_S: Final = 0.02
+"""The same without TLS, where a new connection costs next to nothing.
+
+llama-server gives each connection a thread until it ends, and has few (five with `-np 1`): one that
+is only kept would keep others waiting.
+"""
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 
@@ -31,7 +37,8 @@ class Pool:
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._idle: list[UpstreamConnection] = []
-        self._idle_s = min(timeouts.idle_conn or IDLE_S, IDLE_S)
+        idle_s = IDLE_S if upstream.tls else BRIEF_IDLE_S
+        self._idle_s = min(timeouts.idle_conn or idle_s, idle_s)
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
         # With `localhost` there are two places where it may listen, and the one that does is kept.

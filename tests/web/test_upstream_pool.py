@@ -66,9 +66,11 @@ async def test_what_cant_be_used_again_is_closed(pool: Pool, server: Scripted) -
 
 
 async def test_a_connection_that_its_server_closed_is_passed_over(
-    pool: Pool, server: Scripted
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one serves."""
+    monkeypatch.setattr("llmsnap.web.upstream_pool.BRIEF_IDLE_S", 4.0)
+    pool = Pool(upstream(server.port), Timeouts())
     first, second = await pool.connect(), await pool.connect()
     await eventually(lambda: len(server.lines) == 2)
     pool.release(first, True)
@@ -82,11 +84,21 @@ async def test_a_connection_that_its_server_closed_is_passed_over(
     assert pool.take() is first
 
 
+async def test_a_plain_connection_is_kept_but_briefly(pool: Pool, server: Scripted) -> None:
+    """Long enough for the next of a series; then its server's thread is free for others."""
+    connection = await pool.connect()
+    pool.release(connection, True)
+    assert pool.take() is connection
+    pool.release(connection, True)
+
+    await eventually(lambda: server.gone == 1, timeout_s=2)
+
+
 async def test_idle_connections_are_closed_in_time(
     server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before their server closes them."""
-    monkeypatch.setattr("llmsnap.web.upstream_pool.IDLE_S", 0.5)
+    monkeypatch.setattr("llmsnap.web.upstream_pool.BRIEF_IDLE_S", 0.5)
     pool = Pool(upstream(server.port), Timeouts())
     old = await pool.connect()
     pool.release(old, True)
