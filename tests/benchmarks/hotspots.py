@@ -24,7 +24,7 @@ from tests.helpers.ports import free_ports
 PARTS = {
     "writes to sockets (system calls)": ("llmsnap/web/outbox",),
     "uvloop: waiting for sockets, reading them": ("asyncio/runners.py", "uvloop"),
-    "the thread that writes the log": ("llmsnap/runtime/stdout", "threading.py"),
+    "the thread that writes the log": ("llmsnap/runtime/stdout",),
     "aiohttp's server: parsing, request objects": ("aiohttp", "multidict", "yarl"),
     "gate, routing, errors": ("llmsnap/web/gate", "llmsnap/web/envelope", "llmsnap/web/server"),
     "finding the model, filters": ("llmsnap/web/select", "llmsnap/web/body", "llmsnap/web/filters"),
@@ -33,6 +33,9 @@ PARTS = {
     "log line": ("llmsnap/web/accesslog", "logging"),
     "the request's and the answer's way through our web layer": ("llmsnap/web",),
 }
+
+WAITING = ("Stdout._run ", "Condition.wait ")
+"""Threads that sleep, which py-spy can't always tell from threads that work."""
 
 
 def part_of(frame: str) -> str:
@@ -48,7 +51,9 @@ def shares(samples: str) -> dict[str, float]:
     counted: Counter[str] = Counter()
     for line in samples.splitlines():
         stack, _, count = line.rpartition(" ")
-        counted[part_of(stack.split(";")[-1])] += int(count)
+        innermost = stack.split(";")[-1]
+        if not innermost.startswith(WAITING):
+            counted[part_of(innermost)] += int(count)
     total = sum(counted.values())
     return {part: count / total for part, count in counted.most_common()}
 
