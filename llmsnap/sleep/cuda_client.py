@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
@@ -135,8 +136,7 @@ class Worker:
         if process is not None and self._turn.locked():
             self._give_up(process)
         elif process is not None:
-            self._process = None
-            self._leaving.append(process)
+            self._let_go(process)
             _close_stdin(process)
         for process in self._leaving:
             await _see_off(process)
@@ -169,14 +169,16 @@ class Worker:
 
     def _give_up(self, process: Process) -> None:
         """Kill the process without waiting: inside a hung driver it may not even die."""
-        with suppress(ProcessLookupError):
-            process.kill()
+        _kill(process)
+        self._let_go(process)
+
+    def _let_go(self, process: Process) -> None:
         self._leaving = [other for other in self._leaving if other.returncode is None]
         self._leaving.append(process)
         self._process = None
 
     async def _fate(self, process: Process) -> str:
-        self._give_up(process)
+        self._let_go(process)
         await _see_off(process)
         return "still there" if process.returncode is None else f"exit code {process.returncode}"
 
@@ -203,9 +205,16 @@ async def _see_off(process: Process) -> None:
             async with asyncio.timeout(_FAREWELL_S):
                 await process.wait()
                 return
-        with suppress(ProcessLookupError):
-            process.kill()
+        _kill(process)
     logger.error("CUDA process %d was killed and doesn't end: is the driver stuck?", process.pid)
+
+
+def _kill(process: Process) -> None:
+    # Not `process.kill()`: that looks first whether it has ended, and so takes the exit code away
+    # from asyncio, which then makes one up.
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def _close_stdin(process: Process) -> None:

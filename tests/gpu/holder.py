@@ -131,10 +131,7 @@ class Memory:
         """Give the GPU about `seconds` of work."""
         self._set_scratch()
         self.synchronise()
-        begun = time.perf_counter()
-        self._set_scratch()
-        self.synchronise()
-        count = int(seconds / (time.perf_counter() - begun)) + 1
+        count = int(seconds / min(self._piece_of_work() for _ in range(5))) + 1
         for _ in range(min(count, _QUEUE)):
             self._set_scratch()
         rest = threading.Thread(target=self._work_on, args=(count - _QUEUE,), daemon=True)
@@ -174,6 +171,12 @@ class Memory:
     def _timed(self, function: str, *arguments: object) -> float:
         begun = time.perf_counter()
         self._device.call(function, *arguments)
+        return time.perf_counter() - begun
+
+    def _piece_of_work(self) -> float:
+        begun = time.perf_counter()
+        self._set_scratch()
+        self.synchronise()
         return time.perf_counter() - begun
 
     def _work_on(self, count: int) -> None:

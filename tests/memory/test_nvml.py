@@ -127,20 +127,25 @@ async def test_a_lost_gpu_leaves_the_others_readable(make_world: Callable[..., W
     assert readings.notes == ()
 
 
-async def test_a_gpu_keeps_its_name_when_another_falls_off_the_bus(
-    make_world: Callable[..., World],
+@pytest.mark.parametrize(
+    ("now", "names"),
+    [([1], ["gpu1"]), ([2, 1], ["gpu2", "gpu1"])],
+    ids=["one-fell-off-the-bus", "one-was-exchanged"],
+)
+async def test_a_gpu_keeps_its_name(
+    make_world: Callable[..., World], now: list[int], names: list[str]
 ) -> None:
-    """Indices shift then, so names go by UUID."""
+    """Indices shift, so names go by UUID, and none is given to two."""
     world = make_world(card(0), card(1))
     async with gauge_of(world) as gauge:
         await gauge.read()
-        lines = (world.folder / "gpus").read_text().splitlines()
-        (world.folder / "gpus").write_text(lines[1] + "\n")
+        world.plug(*(card(index) for index in now))
         world.turn(driver_loads=1)
 
-        (reading,) = (await gauge.read()).devices
+        devices = (await gauge.read()).devices
 
-    assert (reading.device, reading.uuid) == ("gpu1", world.cards[1].uuid)
+    assert [gpu.uuid for gpu in devices] == [card(index).uuid for index in now]
+    assert [gpu.device for gpu in devices] == names
 
 
 @pytest.mark.parametrize("how", ["unknown", "unsupported", "denied"])

@@ -18,6 +18,7 @@ typedef struct { unsigned pid; unsigned long long bytes; unsigned instance, comp
 static struct sim_gpu gpus[SIM_GPUS];
 static int gpu_count;
 static long loads; /* which load of the driver we were initialised with */
+static int lost;   /* GPUs that were seen lost, as bits: they are so until we are initialised anew */
 
 /* Every call asks this first: drivers stall, get unloaded, and lose cards. */
 static int fault_of(void *handle) {
@@ -32,7 +33,9 @@ static int fault_of(void *handle) {
         return SUCCESS;
     if (gpu < 0 || gpu >= gpu_count)
         return INVALID_ARGUMENT;
-    return sim_number("lost_gpu", -1) == gpu ? GPU_IS_LOST : SUCCESS;
+    if (sim_number("lost_gpu", -1) == gpu)
+        lost |= 1 << gpu;
+    return lost & 1 << gpu ? GPU_IS_LOST : SUCCESS;
 }
 
 #define ASK(handle) do { int fault = fault_of(handle); if (fault) return fault; } while (0)
@@ -47,6 +50,7 @@ SIM_EXPORT int nvmlInitWithFlags(unsigned flags) {
     if (fault)
         return fault;
     gpu_count = sim_gpus(gpus);
+    lost = 0;
     loads = sim_number("driver_loads", 0);
     return gpu_count ? SUCCESS : DRIVER_NOT_LOADED;
 }

@@ -145,7 +145,7 @@ async def test_managed_memory_rules_checkpoints_out(rig: Rig) -> None:
 async def test_a_lock_waits_for_work_in_flight(rig: Rig) -> None:
     """It returns when the GPU has done what it was given."""
     holder = await rig.holder()
-    await holder.do("work", seconds=0.6)
+    await holder.do("work", seconds=1)
     reply = await rig.call("lock", holder.pid)
     assert reply.result == Result.SUCCESS
     assert reply.seconds > 0.05
@@ -154,7 +154,7 @@ async def test_a_lock_waits_for_work_in_flight(rig: Rig) -> None:
 async def test_a_lock_gives_up_at_its_time_limit(rig: Rig) -> None:
     """Answers 600, and the process runs on as if nothing had been."""
     holder = await rig.holder()
-    await holder.do("work", seconds=1.0)
+    await holder.do("work", seconds=5)
     assert (await rig.call("lock", holder.pid, timeout_ms=20)).result == Result.NOT_READY
     assert await rig.state(holder.pid) == ProcessState.RUNNING
     assert await holder.is_whole()

@@ -94,8 +94,7 @@ class World:
         self.cards = cards or (card(0),)
         for name in ("records", "operations", "faults"):
             (folder / name).mkdir(parents=True)
-        lines = [f"{c.uuid} {c.mib} {c.bus} {c.name}\n" for c in self.cards]
-        (folder / "gpus").write_text("".join(lines))
+        self.plug(*self.cards)
         self.knobs = Knobs()
         self.turn()
 
@@ -107,6 +106,11 @@ class World:
     def environ(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the whole environment of a process that lives in this world."""
         return {**os.environ, **self.environment, **(extra or {})}
+
+    def plug(self, *cards: Card) -> None:
+        """Let these be the cards; libraries that are initialised notice when they are anew."""
+        lines = [f"{c.uuid} {c.mib} {c.bus} {c.name}\n" for c in cards]
+        (self.folder / "gpus").write_text("".join(lines))
 
     def turn(self, **knobs: Any) -> None:
         """Change some knobs; the others stay."""

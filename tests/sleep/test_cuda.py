@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,26 +179,67 @@ async def test_without_bytes_by_process_it_still_sees_who_has_no_context(bench: 
     await idle.wait()
 
 
+class Meddler:
+    """Stands between NVML and the driver: does something to its n-th reading, and to no other.
+
+    The third is the one before the lock, the fourth the one after the checkpoint.
+    """
+
+    def __init__(
+        self, bench: Bench, number: int, meddle: Callable[[Readings], Awaitable[Readings]]
+    ) -> None:
+        self.reads = 0
+        self._bench = bench
+        self._number = number
+        self._meddle = meddle
+
+    async def read(self) -> Readings:
+        self.reads += 1
+        readings = await self._bench.gauge.read()
+        return await self._meddle(readings) if self.reads == self._number else readings
+
+
+def with_gpu(readings: Readings, **changes: Any) -> Readings:
+    """Return `readings` with something else about the first GPU."""
+    return replace(readings, devices=(replace(readings.devices[0], **changes),))
+
+
+async def test_memory_that_comes_back_bit_by_bit_is_measured_whole(bench: Bench) -> None:
+    """Where only free memory is known, it has settled when two figures agree."""
+    bench.world.turn(processes="unknown")
+
+    async def show_half(readings: Readings) -> Readings:
+        return with_gpu(readings, free_bytes=readings.devices[0].free_bytes - 128 * MIB)
+
+    target = bench.target(await bench.holder(mib=256))
+    moved = await bench.driver_with(gpus=Meddler(bench, 4, show_half)).sleep(target)
+    assert moved.bytes["ram"] == (256 + 64) * MIB
+
+
 async def test_memory_that_others_take_meanwhile_is_reckoned_with(bench: Bench) -> None:
     """Another model that loads while this one leaves doesn't make it look awake."""
 
-    class Meddler:
-        """Starts another process just before the reading that follows the checkpoint."""
+    async def load_another(_: Readings) -> Readings:
+        await bench.holder(mib=512)
+        return await bench.gauge.read()
 
-        def __init__(self) -> None:
-            self.reads = 0
-
-        async def read(self) -> Readings:
-            self.reads += 1
-            if self.reads == 4:
-                await bench.holder(mib=512)
-            return await bench.gauge.read()
-
-    meddler = Meddler()
+    meddler = Meddler(bench, 4, load_another)
     target = bench.target(await bench.holder(mib=256))
     moved = await bench.driver_with(gpus=meddler, limits=HASTY).sleep(target)
     assert moved.bytes["ram"] == (256 + 64) * MIB
     assert meddler.reads == 4
+
+
+async def test_a_process_that_is_still_listed_is_not_asleep_yet(bench: Bench) -> None:
+    """However much is free: that may be somebody else's."""
+    holder = await bench.holder(mib=256)
+
+    async def list_it(readings: Readings) -> Readings:
+        return with_gpu(readings, processes={holder.pid: 1})
+
+    meddler = Meddler(bench, 4, list_it)
+    await bench.driver_with(gpus=meddler).sleep(bench.target(holder))
+    assert meddler.reads == 5
 
 
 # What it refuses, and leaves as it was.
@@ -207,7 +249,7 @@ async def test_work_in_flight_is_not_cut_off(bench: Bench) -> None:
     """A process that doesn't get idle in time stays awake and well."""
     driver = bench.driver_with(limits=Limits(lock_timeout_s=0.1))
     holder = await bench.holder()
-    await holder.do("work", seconds=2)
+    await holder.do("work", seconds=5)
     with pytest.raises(SleepRefused, match="work isn't done") as caught:
         await driver.sleep(bench.target(holder))
     assert caught.value.intact

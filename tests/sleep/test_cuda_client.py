@@ -64,7 +64,7 @@ async def test_the_time_limit_of_a_lock_is_never_without_end(
     client: CudaClient, holder: Holder
 ) -> None:
     """0 would mean that to the driver."""
-    await holder.do("work", seconds=1.0)
+    await holder.do("work", seconds=5)
     reply = await client.lock(holder.pid, timeout_s=0, deadline_s=5)
     assert reply.result == Result.NOT_READY
 
