@@ -133,7 +133,9 @@ def test_both_models_answer_and_swap(demo_command: list[str]) -> None:
         assert completion(url, "/v1/chat/completions", model="smollm2", messages=hello)
         assert states(url) == {"smollm2": "ready", "gemma3": "stopped"}
         assert completion(url, "/v1/completions", model="gemma3", prompt="Paris is")
-        assert states(url) == {"smollm2": "stopped", "gemma3": "ready"}
+        after = states(url)
+        assert after["gemma3"] == "ready"
+        assert after["smollm2"] in ("asleep", "stopped")  # as there is swap, or none
 
         again = subprocess.run(
             [*demo_command, url.removeprefix("http://")], capture_output=True, text=True
