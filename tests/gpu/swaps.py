@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 from tests.sim.gauge import python_module, with_repository
@@ -20,7 +21,12 @@ def config_for(mib: int) -> str:
     """Return a configuration in which each of two models has `mib`, and the card room for one."""
     command = python_module("tests.sim.standin", "--port", "${PORT}", "--mib", str(mib))
     need = mib + 640  # its context, which differs between cards
-    lines = ["memory:", f"  devices: {{gpu0: {need * 3 // 2}MiB}}", "models:"]
+    lines = [
+        f"startPort: {free_ports(len(MODELS))}",
+        "memory:",
+        f"  devices: {{gpu0: {need * 3 // 2}MiB}}",
+        "models:",
+    ]
     for model in MODELS:
         lines += [f"  {model}:", f"    cmd: {shlex.join(command)}", f"    vram: {need}MiB"]
     return "\n".join(lines) + "\n"
