@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from importlib import import_module, util
@@ -101,11 +102,24 @@ def find_server() -> list[str]:
     return [sys.executable, "-m", "llmsnap.demo.server"]
 
 
+def free_ports(count: int, *, first: int = 5800) -> int:
+    """Return the first of `count` neighbouring ports, from `first` up, that nobody has."""
+    while True:
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            first += count
+        else:
+            return first
+
+
 def configuration(server: Sequence[str], smollm2: Path, gemma3: Path) -> str:
     """Return the text of the demo's configuration, in which only one model fits at a time."""
     command = f"{shlex.join(server)} --port ${{PORT}} -np 1 -c 2048 --no-webui"
     return f"""\
 # Written by `llmsnap demo` each time it starts.
+startPort: {free_ports(2)}
 memory:
   devices: {{host: 600MiB}}
 models:
