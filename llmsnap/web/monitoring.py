@@ -162,5 +162,4 @@ def _delivered(
         pieces=[] if is_head else [seen.body],
         complete=True,
     )
-    outlet.flush()
     return outlet

@@ -23,6 +23,8 @@ class Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.turn = 0
+        """How often it was flushed."""
         self._waiting: list[tuple[asyncio.Transport, Sequence[Part]]] = []
 
     def write(self, transport: asyncio.Transport, parts: Sequence[Part]) -> None:
@@ -33,6 +35,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Write everything now, but for what those who have left were to get."""
+        self.turn += 1
         waiting, self._waiting = self._waiting, []
         for transport, parts in waiting:
             if transport.is_closing():

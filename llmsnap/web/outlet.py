@@ -29,6 +29,8 @@ class Outlet(web.StreamResponse):
     head_sent = False
     is_whole = False
     """Whether the client was sent all there is for it."""
+    _written_in = -1
+    """The turn of the outbox in which it wrote last."""
     _in_chunks = False
     _is_framed = True
     _sent_status = 0
@@ -69,7 +71,9 @@ class Outlet(web.StreamResponse):
         """Do nothing: the head went straight to the transport."""
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: so did the body."""
+        """See to it that all is written: aiohttp may close the connection next."""
+        if self._written_in == self._outbox.turn:
+            self._outbox.flush()
 
     # ---- writing -------------------------------------------------------------------------------
 
@@ -170,3 +174,4 @@ class Outlet(web.StreamResponse):
         """Write `parts` as one, for as long as the client is there."""
         if parts and not self._transport.is_closing():
             self._outbox.write(self._transport, parts)
+            self._written_in = self._outbox.turn

@@ -91,7 +91,7 @@ async def test_u53_a_client_who_leaves_within_its_upload_is_noticed(size: int) -
         writer.close()
         writer.transport.abort()
 
-        await eventually(lambda: not stage.lender.waiting, timeout_s=15)
+        await eventually(lambda: not stage.lender.waiting, timeout_s=40)
         assert stage.server.lines == []
 
 
