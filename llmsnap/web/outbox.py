@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 Part = bytes | memoryview
-
-_JOINED_BYTES: Final = 64 * 1024
 
 
 class Outbox:
@@ -40,9 +37,6 @@ class Outbox:
         for transport, parts in waiting:
             if transport.is_closing():
                 continue
-            if len(parts) == 1:
-                transport.write(parts[0])
-            elif sum(map(len, parts)) <= _JOINED_BYTES:
-                transport.write(b"".join(parts))
-            else:
-                transport.writelines(parts)
+            # Not `writelines`: in several versions of Python it forgets to slow the writer down
+            # (CVE-2024-12254).
+            transport.write(parts[0] if len(parts) == 1 else b"".join(parts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 import httptools
@@ -96,13 +96,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._sink = sink
         self._is_head = is_head
         self._sending = True
-
-    def write(self, *parts: bytes | memoryview) -> None:
-        """Send `parts` as one."""
-        if len(parts) == 1:
-            self.transport.write(parts[0])
-        else:
-            self.transport.writelines(cast(Iterable[bytes], parts))
 
     def sent(self) -> None:
         """Note that the request is whole."""

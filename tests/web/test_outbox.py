@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from llmsnap.web.outbox import Outbox
 
@@ -19,9 +18,6 @@ class Noted(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._log.append((self._name, bytes(data)))
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self._log += [(self._name, bytes(data)) for data in list_of_data]
 
     def is_closing(self) -> bool:
         return self.closing
@@ -54,16 +50,6 @@ async def test_a_flush_is_now_and_once() -> None:
     await asyncio.sleep(0)
 
     assert log == [("a", b"1")]
-
-
-async def test_long_parts_arent_joined() -> None:
-    """Copying them would cost more than another write."""
-    log: list[tuple[str, bytes]] = []
-    outbox = Outbox(asyncio.get_running_loop())
-    outbox.write(Noted(log, "a"), [b"1", b"x" * 100_000])
-    outbox.flush()
-
-    assert [len(data) for _, data in log] == [1, 100_000]
 
 
 async def test_who_left_gets_nothing_more() -> None:
