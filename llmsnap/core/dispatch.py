@@ -32,6 +32,17 @@ def may_load_now(board: Board, slot: Slot, share: Share) -> bool:
     return fits(share, ledger.held(), ledger.room) and not excluded_by(board, slot)
 
 
+def admit_only_one(board: Board) -> bool:
+    """Admit the only one who waits if its model is up, as a walk would; say whether it was so."""
+    if len(board.queue) != 1 or board.unloading:
+        return False
+    (entry,) = board.queue.values()
+    if not isinstance(entry, Ticket) or entry.slot.state is not State.READY:
+        return False
+    board.admit(entry)
+    return True
+
+
 class Walk:
     """One walk over the queue, oldest entry first.
 

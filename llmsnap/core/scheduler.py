@@ -21,7 +21,7 @@ from typing import assert_never
 from llmsnap.core import administration, admission, invariants, news, timers
 from llmsnap.core.board import Board
 from llmsnap.core.constraints import Constraints
-from llmsnap.core.dispatch import Walk
+from llmsnap.core.dispatch import Walk, admit_only_one
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.messages import (
     AbilityChanged,
@@ -146,7 +146,7 @@ class Scheduler:
         if board.pinned:
             timers.call_pinned(board)
         closed = set(board.unloading)
-        if board.queue:
+        if board.queue and not admit_only_one(board):
             walk = Walk(board)
             walk.run()
             closed = walk.closed

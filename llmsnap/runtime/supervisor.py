@@ -306,9 +306,10 @@ class Supervisor:
             self._give_up(error, event)
 
     def _begin(self, action: Action) -> None:
+        if isinstance(action, Admit):  # nearly always
+            self._admit(action.ticket, action.phases)
+            return
         match action:
-            case Admit(ticket, phases):
-                self._admit(ticket, phases)
             case Reject(ticket, error) | Abort(ticket, error):
                 self._tickets.abort(ticket, error)
             case Start(model, generation):

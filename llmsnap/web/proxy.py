@@ -45,6 +45,8 @@ class Proxy:
                 model,
                 BodyFilters(model),
                 Manner(id_, model_line(id_), dates, outbox, ping_s),
+                drains=model.on_client_disconnect == "drain",
+                renames=model.response_model_name == "requested",
             )
             for id_, model in config.models.items()
         }
@@ -73,15 +75,14 @@ class Proxy:
         try:
             asked = await wanted(request, body)
             route = self._route(asked.model)
-            names_requested = route.config.response_model_name == "requested"
             order = Order(
                 request,
                 self._targets.get(request.raw_path) or upstream_target(request),
                 await route.filters.payload(asked, body, declared=declared),
                 self._hidden,
-                wants_plain=asked.stream or names_requested,
+                wants_plain=asked.stream or route.renames,
             )
-            rename_to = asked.model if names_requested else ""
+            rename_to = asked.model if route.renames else ""
             delivery = Delivery(request, route.manner, rename_to=rename_to)
             if asked.stream:
                 delivery.keep_company()

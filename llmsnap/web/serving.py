@@ -51,6 +51,10 @@ class Route:
     config: ModelConfig
     filters: BodyFilters
     manner: Manner
+    drains: bool
+    """Whether the model goes on when the client leaves."""
+    renames: bool
+    """Whether its answers name it as the client does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,8 @@ class Serving:
 
         Not `limited`: it doesn't count against `concurrencyLimit`.
         """
-        if self._route.config.on_client_disconnect == "drain":
-            await self._run_to_the_end(limited)
-        else:
-            await self._run(limited)
+        run = self._run_to_the_end if self._route.drains else self._run
+        await run(limited)
         return self._delivery.outlet
 
     async def _run(self, limited: bool) -> None:
@@ -101,9 +103,11 @@ class Serving:
                 self._reply.forwarded(lease.phases)
                 self._set_limits(lease.upstream)
                 try:
-                    await self._ask(lease.upstream, lease)
+                    await self._courier.ask(self._order, self._reply, lease.upstream)
                 except BadGateway as lost:
                     raise await _cause(lease, lost) from None
+                if self._reply.switched is not None:
+                    await self._switch(lease)
         except LlmsnapError as error:
             if not self._delivery.has_begun:
                 raise
@@ -138,13 +142,14 @@ class Serving:
             raise Conflict(f"model {self._route.id!r} isn't up, and this is no reason to load it")
         self._reply.forwarded(NO_WAIT)
         try:
-            await self._ask(upstream, None)
+            await self._courier.ask(self._order, self._reply, upstream)
+            await self._switch(None)
         finally:
             self._reply.close()
         return self._delivery.outlet
 
-    async def _ask(self, upstream: Upstream, lease: Lease | None) -> None:
-        await self._courier.ask(self._order, self._reply, upstream)
+    async def _switch(self, lease: Lease | None) -> None:
+        """Pass on what the upstream has switched to another protocol."""
         if self._reply.switched is None:
             return
         connection, answer, tail = self._reply.switched

@@ -27,18 +27,16 @@ class Shortcut:
         """Return a handler for a whole server, whose long way is `rest`."""
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            if self._is_short(request) and isinstance(request, web.Request):
+            if (
+                request.method == hdrs.METH_POST
+                and request.raw_path in self._paths
+                and hdrs.EXPECT not in request.headers
+                and isinstance(request, web.Request)
+            ):
                 return await render_errors(request, self._checked)
             return await rest(request)
 
         return handle
-
-    def _is_short(self, request: web.BaseRequest) -> bool:
-        return (
-            request.method == hdrs.METH_POST
-            and request.raw_path in self._paths
-            and hdrs.EXPECT not in request.headers
-        )
 
     async def _checked(self, request: web.Request) -> web.StreamResponse:
         self._gate.check(request)

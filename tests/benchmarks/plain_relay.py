@@ -59,9 +59,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--upstream", type=int, required=True)
+    parser.add_argument("--uvloop", action="store_true", help="not asyncio's own event loop")
     options = parser.parse_args()
+    run = uvloop.run if options.uvloop else asyncio.run
     with suppress(KeyboardInterrupt):
-        uvloop.run(_serve(options.port, options.upstream))
+        run(_serve(options.port, options.upstream))
 
 
 if __name__ == "__main__":
