@@ -1,10 +1,10 @@
-"""What the proxy costs: direct, through a plain aiohttp relay, and through llmsnap, in one run.
+"""What the proxy costs: direct, through plain aiohttp relays, and through llmsnap, in one run.
 
     python -m tests.benchmarks.overhead [--seconds 2] [--rounds 3] [--json]
 
 The upstream and the load generator are raw asyncio protocols that cost next to nothing; llmsnap
 runs as its users run it: the real command line, an API key, leases, and a line in the log for each
-request. All three are asked in turn, round after round, and the median of the rounds is told, so
+request. All are asked in turn, round after round, and the median of the rounds is told, so
 that what else the machine does falls on all alike. Upstream, proxy and load share its cores.
 """
 
@@ -38,6 +38,9 @@ KEY = "benchmark"
 OPEN_STREAMS = 1000
 LARGE_BYTES = 20 * 2**20
 LARGE_TIMES = 5
+
+RELAYS: dict[str, list[str]] = {"plain relay": [], "plain relay on uvloop": ["--uvloop"]}
+"""The yardsticks, and their options."""
 
 CONFIG = """
 apiKeys: [{key}]
@@ -120,8 +123,8 @@ async def listening(port: int) -> None:
 
 
 async def measure(seconds: float, rounds: int) -> dict[str, Figures]:
-    """Measure all three ways, and return them by name."""
-    ways = {"direct": Figures(), "plain relay": Figures(), "llmsnap": Figures()}
+    """Measure all ways, and return them by name."""
+    ways = {name: Figures() for name in ("direct", *RELAYS, "llmsnap")}
     first = free_ports(len(ways))
     ports = {name: first + n for n, name in enumerate(ways)}
     async with _started(ports, ways):
@@ -146,15 +149,17 @@ async def _started(ports: dict[str, int], ways: dict[str, Figures]) -> AsyncIter
         proxy = stack.enter_context(running(*serve, *listen, log=place / "log"))
         await listening(ports["llmsnap"])
         ways["llmsnap"].listening_s = time.perf_counter() - began
-        relay_ports = ["--port", str(ports["plain relay"]), "--upstream", str(ports["direct"])]
-        relay_module = "tests.benchmarks.plain_relay"
-        relay = stack.enter_context(running(relay_module, *relay_ports, log=place / "relay"))
-        await listening(ports["plain relay"])
-        for name, process in (("llmsnap", proxy), ("plain relay", relay)):
+        proxies = {"llmsnap": proxy}
+        for name, options in RELAYS.items():
+            places = ["--port", str(ports[name]), "--upstream", str(ports["direct"])]
+            relay = running("tests.benchmarks.plain_relay", *places, *options, log=place / name)
+            proxies[name] = stack.enter_context(relay)
+            await listening(ports[name])
+        for name, process in proxies.items():
             await run(ports[name], post(CHAT, body(900), key=KEY), connections=1, seconds=0)
             ways[name].rss_idle = process.memory_info().rss / 2**20
         yield
-        for name, process in (("llmsnap", proxy), ("plain relay", relay)):
+        for name, process in proxies.items():
             ways[name].rss_streams = await _with_open_streams(ports[name], process)
 
 
