@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from llmsnap.config.schema import Config
 from llmsnap.memory.host import Host
@@ -14,6 +14,9 @@ from llmsnap.sleep.driver import SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import recipes_for
+
+if TYPE_CHECKING:
+    from llmsnap.memory.nvml import NvmlProbe
 
 _HALF: Final = 2
 
@@ -29,6 +32,7 @@ class Drivers:
         self._clock = clock
         self._host = Host(clock=clock)
         self._built: dict[str, SleepDriver] = {}
+        self._gpus: NvmlProbe | None = None
 
     def chooser(self, model: str) -> Chooser | None:
         """Return what finds how `model` sleeps; None: it is not to sleep."""
@@ -53,6 +57,8 @@ class Drivers:
         """Let go of what the drivers hold; sleeping processes stay as they are."""
         for driver in self._built.values():
             await driver.aclose()
+        if self._gpus is not None:
+            await self._gpus.aclose()
 
     def _endpoints(self) -> SleepDriver:
         return EndpointsDriver(recipes_for(self._config, check_path))
@@ -62,9 +68,10 @@ class Drivers:
         from llmsnap.sleep.cuda import CudaDriver
         from llmsnap.sleep.cuda_client import CudaClient
 
+        self._gpus = NvmlProbe(clock=self._clock)
         return CudaDriver(
             CudaClient(),
-            gpus=NvmlProbe(clock=self._clock),
+            gpus=self._gpus,
             host=self._host,
             clock=self._clock,
             multi_gpu=self._config.sleep.multi_gpu,

@@ -20,10 +20,10 @@ from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep.cuda_client import CudaClient
 from llmsnap.sleep.cuda_examiner import Examiner
 from llmsnap.sleep.cuda_holding import Holding, Ineligible, read_now
-from llmsnap.sleep.cuda_process import look, raise_oom_score, set_oom_score
 from llmsnap.sleep.cuda_rates import Rates
 from llmsnap.sleep.cuda_steps import Limits, Steps
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.processes import look, raise_oom_score, set_oom_score
 from llmsnap.sleep.readings import FreeMemory, GpuMemory, HostRoom
 
 Gpus = Sequence[GpuMemory]

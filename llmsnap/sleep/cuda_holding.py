@@ -9,9 +9,9 @@ from typing import Final
 
 from llmsnap.sleep.cuda_api import Result
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
-from llmsnap.sleep.cuda_process import Seen, family, look
 from llmsnap.sleep.driver import Target
 from llmsnap.sleep.eligibility import gpus_fault, visible_gpus
+from llmsnap.sleep.processes import Seen, family, look
 from llmsnap.sleep.readings import FreeMemory, GpuMemory
 
 _QUERY_S: Final = 5.0

@@ -14,11 +14,11 @@ from typing import Final
 
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep import pageable, pager, proctree
-from llmsnap.sleep.cuda_process import Seen
 from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
 from llmsnap.sleep.pageable import Listens, Machine
 from llmsnap.sleep.pager import Memory, NotOut
+from llmsnap.sleep.processes import Seen
 
 _RESUME_S: Final = 5.0
 

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 
-from llmsnap.sleep.cuda_process import Seen, family, look
 from llmsnap.sleep.offload import Deadline
+from llmsnap.sleep.processes import Seen, family, look
 
 
 def living(pid: int) -> list[Seen]:

@@ -14,9 +14,9 @@ import pytest
 
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
 from llmsnap.memory.device import Readings
-from llmsnap.sleep.cuda_process import look
 from llmsnap.sleep.cuda_steps import Limits
 from llmsnap.sleep.driver import SleepDriver, Supported, Unsupported
+from llmsnap.sleep.processes import look
 from tests.gpu.holder import Holder
 from tests.helpers.waiting import eventually
 from tests.sim.gauge import Gauge

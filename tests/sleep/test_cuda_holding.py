@@ -12,9 +12,9 @@ import pytest
 from llmsnap.sleep.cuda_api import Result
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
 from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding, read_now
-from llmsnap.sleep.cuda_process import look
 from llmsnap.sleep.cuda_wire import Reply
 from llmsnap.sleep.driver import Target
+from llmsnap.sleep.processes import look
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from llmsnap.sleep import proctree
-from llmsnap.sleep.cuda_process import look
 from llmsnap.sleep.offload import Deadline
+from llmsnap.sleep.processes import look
 from tests.helpers.waiting import eventually
 from tests.sleep.holder import holding, state
 

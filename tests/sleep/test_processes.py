@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from llmsnap.sleep.cuda_process import family, look, raise_oom_score, set_oom_score
+from llmsnap.sleep.processes import family, look, raise_oom_score, set_oom_score
 from tests.helpers.waiting import eventually
 
 

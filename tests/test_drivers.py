@@ -1,0 +1,25 @@
+"""The sleep drivers as the proxy builds them."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from llmsnap.config.loader import loads
+from llmsnap.drivers import Drivers
+from tests.sleep.holder import target
+
+CONFIG = "models: {a: {cmd: llama-server}}"
+
+
+async def test_nothing_is_left_when_they_are_closed() -> None:
+    """The thread that reads the GPUs ends with them, too."""
+    drivers = Drivers(loads(CONFIG).config, monotonic)
+    await drivers.all()["cuda"].probe(target(1, 1))
+    assert "nvml" in thread_names()
+    await drivers.aclose()
+    assert "nvml" not in thread_names()
+
+
+def thread_names() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
