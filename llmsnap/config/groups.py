@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault, nearest
-from llmsnap.config.schema import DEFAULT_GROUP, Config, GroupConfig
+from llmsnap.config.schema import Config
+from llmsnap.config.sections import DEFAULT_GROUP, GroupConfig
 from llmsnap.config.yamlnodes import MapNode, line_of
 
 
-def finish_groups(config: Config, root: MapNode, decoder: Decoder) -> dict[str, GroupConfig]:
+def finish_groups(
+    config: Config, root: MapNode, decoder: Decoder, where: tuple[str, ...] = ("groups",)
+) -> dict[str, GroupConfig]:
     """Return the groups with the automatic one, which holds the models of no other.
 
     A group that the file names `(default)` loses to the automatic one, and its members are then in
-    no group at all: peers do the same. Raises Fault.
+    no group at all: peers do the same. `where` is the path of the groups in the file. Raises Fault.
     """
     taken: dict[str, str] = {}
-    for group, member, line, path in _members(config, root):
+    for group, member, line, path in _members(config, root, where):
         if member not in config.models:
             raise Fault(_unknown(member, config), line=line, path=path)
         if taken.get(member) == group:
@@ -33,18 +36,20 @@ def finish_groups(config: Config, root: MapNode, decoder: Decoder) -> dict[str, 
             f"{DEFAULT_GROUP!r} is the automatic group, so this one is ignored and its members "
             "are in no group; give it another name"
         )
-        line = line_of(root, "groups", DEFAULT_GROUP)
-        decoder.note(message, line=line, path=f"groups.{DEFAULT_GROUP}")
+        line = line_of(root, *where, DEFAULT_GROUP)
+        decoder.note(message, line=line, path=".".join((*where, DEFAULT_GROUP)))
     rest = tuple(id_ for id_ in config.models if id_ not in taken)
     return {**config.groups, DEFAULT_GROUP: GroupConfig(members=rest)}
 
 
-def _members(config: Config, root: MapNode) -> Iterator[tuple[str, str, int, str]]:
+def _members(
+    config: Config, root: MapNode, where: tuple[str, ...]
+) -> Iterator[tuple[str, str, int, str]]:
     """Yield each member: its group, its name, its line and its path."""
     for name, group in config.groups.items():
         for index, member in enumerate(group.members):
-            line = line_of(root, "groups", name, "members", index)
-            yield name, member, line, f"groups.{name}.members[{index}]"
+            line = line_of(root, *where, name, "members", index)
+            yield name, member, line, f"{'.'.join(where)}.{name}.members[{index}]"
 
 
 def _unknown(member: str, config: Config) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import structs
 
 from llmsnap.config import schema as declared
+from llmsnap.config import sections
 from llmsnap.config.notyet import UNREAD
 
 _MACRO_PATTERN: Final = r"\$\{"
@@ -53,14 +54,13 @@ def schema_text() -> str:
 def field_descriptions() -> Mapping[tuple[str, str], str]:
     """Return what the source says below each field, by struct and by key in the file."""
     found = {}
-    for node in ast.parse(inspect.getsource(declared)).body:
-        if isinstance(node, ast.ClassDef):
-            keys = {
-                field.name: field.encode_name
-                for field in structs.fields(getattr(declared, node.name))
-            }
-            for name, text in _documented(node):
-                found[node.name, keys[name]] = text
+    for module in (declared, sections):
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.ClassDef):
+                fields = structs.fields(getattr(module, node.name))
+                keys = {field.name: field.encode_name for field in fields}
+                for name, text in _documented(node):
+                    found[node.name, keys[name]] = text
     return found
 
 

@@ -17,12 +17,12 @@ from msgspec import structs
 from llmsnap.config.decode import Decoder, table
 from llmsnap.config.environment import substitute
 from llmsnap.config.faults import Fault, located
-from llmsnap.config.groups import finish_groups
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses_below
 from llmsnap.config.memory import check_memory
 from llmsnap.config.models import ModelReader, unknown_macro
 from llmsnap.config.naming import finish_aliases, finish_preload
 from llmsnap.config.notyet import UNREAD, note_sections
+from llmsnap.config.routing import finish_routing
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
 from llmsnap.config.settings import finish_settings
 from llmsnap.config.yamlnodes import MapNode, Node, parse
@@ -78,11 +78,8 @@ def _read(text: str, environ: Mapping[str, str], decoder: Decoder) -> Config:
     models = _models(root, reader)
     config = structs.replace(settings, macros=macros, models=finish_aliases(models, root, decoder))
     preload = finish_preload(config, root, decoder)
-    config = structs.replace(
-        config,
-        groups=finish_groups(config, root, decoder),
-        hooks=Hooks(on_startup=OnStartup(preload=preload)),
-    )
+    config = structs.replace(config, hooks=Hooks(on_startup=OnStartup(preload=preload)))
+    config = finish_routing(config, root, decoder)
     check_memory(config, root, decoder)
     return config
 

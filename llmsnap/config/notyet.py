@@ -11,7 +11,7 @@ from llmsnap.config.decode import Decoder
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.yamlnodes import MapNode, joined, line_of
 
-UNREAD: Final = ("matrix", "routing", "peers", "profiles", "selectors")
+UNREAD: Final = ("peers", "profiles", "selectors")
 """Of llama-swap's, at the top of the file; their contents aren't read at all."""
 _GLOBAL: Final = {
     "metricsMaxInMemory": "metrics_max_in_memory",

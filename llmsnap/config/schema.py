@@ -7,12 +7,11 @@ description in configs/schema.json.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-DEFAULT_GROUP: Final = "(default)"
-"""The automatic group of all models that are in no other; it always exists."""
+from llmsnap.config.sections import GroupConfig, MatrixConfig, RoutingConfig
 
 Seconds = Annotated[
     float,
@@ -204,19 +203,6 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Whose name answers carry as `model`."""
 
 
-class GroupConfig(Struct, frozen=True, kw_only=True):
-    """One entry under `groups:`; which models replace each other."""
-
-    swap: bool = True
-    """At most one member is loaded."""
-    exclusive: bool = True
-    """Loading a member unloads other groups that aren't persistent."""
-    persistent: bool = False
-    """No other group unloads its members."""
-    members: tuple[str, ...] = ()
-    """Model ids."""
-
-
 class OnStartup(Struct, frozen=True, kw_only=True):
     """What happens once, after the proxy listens."""
 
@@ -344,6 +330,10 @@ class Config(Struct, frozen=True, kw_only=True):
     """The models by id."""
     groups: dict[str, GroupConfig] = field(default_factory=dict)
     """Which models replace each other; `(default)` holds those that are in no other group."""
+    matrix: MatrixConfig = field(default_factory=MatrixConfig)
+    """Combinations of models that may be loaded together, in place of groups."""
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
+    """The newer place of groups and matrix, and whose requests go first."""
     hooks: Hooks = field(default_factory=Hooks)
     """Things to do at certain moments."""
     store: StoreConfig = field(default_factory=StoreConfig)

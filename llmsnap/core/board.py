@@ -50,7 +50,7 @@ class Board:
         self.max_wait_s = schedule.max_wait_s or inf
         self.constraints = constraints
         self.queue: dict[int, Entry] = {}
-        """By `seq`. Entries are added as time goes on, so it is in order by itself."""
+        """By `seq`, in the order of `since`."""
         self.tickets: dict[int, Ticket] = {}
         """By number: all that wait or are served."""
         self.unloading: list[Slot] = []
@@ -85,15 +85,17 @@ class Board:
 
     def enqueue(self, number: int, slot: Slot, *, limited: bool) -> None:
         """Give a client a place in the queue."""
-        ticket = Ticket(self.now, self._next_seq(), slot, number, limited)
-        self.queue[ticket.seq] = self.tickets[number] = ticket
+        since = self.now - slot.spec.head_start_s
+        ticket = Ticket(since, self._next_seq(), slot, number, limited, self.now)
+        self.tickets[number] = ticket
+        self._line_up(ticket)
         slot.waiting += 1
         slot.limited += limited
 
     def enqueue_call(self, slot: Slot) -> None:
         """Give the model itself a place in the queue."""
-        call = Call(self.now, self._next_seq(), slot)
-        self.queue[call.seq] = slot.call = call
+        slot.call = Call(self.now - slot.spec.head_start_s, self._next_seq(), slot)
+        self._line_up(slot.call)
 
     def drop_call(self, slot: Slot) -> None:
         """Take the model's own place out of the queue, if it has one."""
@@ -105,8 +107,8 @@ class Board:
         """Let a waiting client through to its model, which is READY."""
         slot = ticket.slot
         phases = NO_WAIT
-        if ticket.since < self.now:
-            phases = slot.timeline.split(ticket.since, self.now)
+        if ticket.arrived < self.now:
+            phases = slot.timeline.split(ticket.arrived, self.now)
         self._leave_queue(ticket)
         slot.serving[ticket.number] = ticket
         slot.asked_to_sleep = False
@@ -201,6 +203,13 @@ class Board:
     def _next_seq(self) -> int:
         self._entries += 1
         return self._entries
+
+    def _line_up(self, entry: Entry) -> None:
+        last = next(reversed(self.queue.values()), entry)
+        self.queue[entry.seq] = entry
+        if entry.since < last.since:  # it has a head start, or the last one has the opposite
+            in_order = sorted(self.queue.values(), key=lambda entry: (entry.since, entry.seq))
+            self.queue = {entry.seq: entry for entry in in_order}
 
     def _waiting_for(self, slot: Slot) -> list[Ticket]:
         if not slot.waiting:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from llmsnap.config.schema import DEFAULT_GROUP, Config, GroupConfig
+from llmsnap.config.matrix import costs, ordered_sets
+from llmsnap.config.schema import Config
+from llmsnap.config.sections import DEFAULT_GROUP, GroupConfig
+from llmsnap.core.matrix import MatrixRules
 
 
 class Constraints(Protocol):
@@ -71,16 +74,19 @@ class GroupRules:
 def constraints_for(config: Config) -> Constraints:
     """Return what the file says about who excludes whom.
 
-    Where memory has capacities, only the groups that were written count: memory decides about the
-    models of the automatic group. Without capacities that group counts too, and its `swap` and
-    `exclusive` mean one model at a time.
+    A matrix takes the place of groups. Where memory has capacities and no groups are written,
+    memory alone decides. Otherwise the automatic group of all models in no other counts, too; its
+    `swap` and `exclusive` mean one model at a time.
     """
+    pinned = [name for name, model in config.models.items() if model.pinned]
+    if config.matrix.sets:
+        return MatrixRules(ordered_sets(config.matrix), costs(config.matrix), pinned)
     groups = dict(config.groups)
-    if config.memory.mode == "auto" and config.memory.devices:
-        groups.pop(DEFAULT_GROUP, None)
-    elif DEFAULT_GROUP not in groups:
+    counts_memory = config.memory.mode == "auto" and bool(config.memory.devices)
+    if counts_memory and not groups.keys() - {DEFAULT_GROUP}:
+        return Free()
+    if DEFAULT_GROUP not in groups:
         grouped = {member for group in groups.values() for member in group.members}
         others = tuple(name for name in config.models if name not in grouped)
         groups[DEFAULT_GROUP] = GroupConfig(members=others)
-    pinned = [name for name, model in config.models.items() if model.pinned]
-    return GroupRules.from_config(groups, pinned) if groups else Free()
+    return GroupRules.from_config(groups, pinned)

@@ -69,7 +69,7 @@ class Walk:
                 if is_ready and slot not in self.closed:
                     board.admit(entry)
                     continue
-                if board.due(entry.since + board.max_wait_s):
+                if board.due(entry.arrived + board.max_wait_s):
                     board.reject(entry, reasons.waited_too_long(board, entry, self.closed))
                     continue
             if not is_ready and slot not in self._seen:

@@ -30,6 +30,8 @@ class ModelSpec:
     can_pause: bool = False
     """Whether it may be put to sleep in the middle of its answers."""
     pinned: bool = False
+    head_start_s: float = 0.0
+    """By how much its requests count as older than they are (R1); negative: as younger."""
     concurrency_limit: int = 0
     """Most requests waiting and served at once; 0: no limit."""
     sleep_after_s: float = inf

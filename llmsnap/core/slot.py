@@ -136,6 +136,7 @@ class Ticket(Entry):
 
     number: int
     limited: bool
+    arrived: float
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,8 @@ from llmsnap.core.messages import ModelSpec, Schedule
 
 _START_S: Final = 2.0
 _LOAD_BYTES_PER_S: Final = 1024**3
+_HEAD_START_S: Final = 5.0
+"""What one step of `priority` counts as: as long as `fairAfter`."""
 
 
 def specs_for(config: Config) -> tuple[list[ModelSpec], dict[str, int]]:
@@ -22,7 +24,11 @@ def specs_for(config: Config) -> tuple[list[ModelSpec], dict[str, int]]:
     alone.
     """
     capacity = dict(config.memory.devices) if config.memory.mode == "auto" else {}
-    specs = [_spec(name, model, capacity) for name, model in config.models.items()]
+    priority = config.routing.scheduler.settings.fifo.priority
+    specs = [
+        _spec(name, model, capacity, _HEAD_START_S * priority.get(name, 0))
+        for name, model in config.models.items()
+    ]
     return specs, capacity
 
 
@@ -37,7 +43,9 @@ def schedule_for(config: Config) -> Schedule:
     )
 
 
-def _spec(name: str, model: ModelConfig, capacity: Mapping[str, int]) -> ModelSpec:
+def _spec(
+    name: str, model: ModelConfig, capacity: Mapping[str, int], head_start_s: float
+) -> ModelSpec:
     declared = declared_need(model, capacity) if capacity else {}
     need = None
     if declared is not None:
@@ -47,6 +55,7 @@ def _spec(name: str, model: ModelConfig, capacity: Mapping[str, int]) -> ModelSp
         devices=tuple(capacity if need is None else need),
         need=need,
         pinned=model.pinned,
+        head_start_s=head_start_s,
         concurrency_limit=max(0, model.concurrency_limit),
         ttl_s=model.ttl_s or inf,
         sleep_after_s=model.sleep_after_s or inf,

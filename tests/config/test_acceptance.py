@@ -1,6 +1,6 @@
 """The acceptance rows of configurations, by their numbers: what llama-swap's own loader did.
 
-Rows about `matrix`, `routing`, `peers`, `profiles`, `selectors` and several files come with those.
+Rows about `peers`, `profiles`, `selectors` and several files come with those.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.config.argv import default_cmd_stop, split_command
-from llmsnap.config.schema import DEFAULT_GROUP, GroupConfig
+from llmsnap.config.sections import DEFAULT_GROUP, GroupConfig
 from tests.config.reading import loaded, model, read, refusal
 
 
@@ -250,6 +250,58 @@ def test_c28_a_member_twice_in_one_group() -> None:
     assert "groups.g.members[2]: duplicate member 'a'" in message
 
 
+AB = "models: {a: {cmd: 'z ${PORT}'}, b: {cmd: 'z ${PORT}'}}\n"
+
+
+def test_c29_groups_and_matrix_exclude_each_other() -> None:
+    """One of them decides."""
+    text = AB + "groups: {g: {members: [a]}}\nmatrix: {sets: {s: a}}\n"
+
+    assert refusal(text) == (
+        "config.yaml:3: matrix: cannot use both groups and matrix; keep one of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("groups", "{g: {members: [a]}}"), ("matrix", "{sets: {s: a}}")]
+)
+def test_c30_the_older_and_the_newer_place_exclude_each_other(key: str, value: str) -> None:
+    """Whoever has both is in the middle of a migration."""
+    text = AB + f"{key}: {value}\nrouting: {{router: {{use: group}}}}\n"
+
+    assert refusal(text) == (
+        f"config.yaml:2: {key}: {key} and routing.router are both set; migrate to routing.router"
+    )
+
+
+def test_c32_a_matrix_router_needs_a_matrix() -> None:
+    """Nothing else would say what goes together."""
+    assert refusal(AB + "routing: {router: {use: matrix}}\n") == (
+        "config.yaml:2: routing.router.use: use is matrix, but settings.matrix is missing; "
+        "write it, or use group"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "known"), [("router", "group or matrix"), ("scheduler", "fifo")]
+)
+def test_c33_unknown_routers_and_schedulers(section: str, known: str) -> None:
+    """The error says which there are."""
+    assert refusal(AB + f"routing: {{{section}: {{use: foo}}}}\n") == (
+        f"config.yaml:2: routing.{section}.use: 'foo' isn't possible here; write {known}"
+    )
+
+
+def test_c34_priorities_are_for_models() -> None:
+    """One for a name that there isn't would do nothing."""
+    text = AB + "routing: {scheduler: {settings: {fifo: {priority: {zz: 1}}}}}\n"
+
+    assert refusal(text) == (
+        "config.yaml:2: routing.scheduler.settings.fifo.priority.zz: no model or alias 'zz'; "
+        "define it under models"
+    )
+
+
 def test_c36_the_first_port_is_at_least_1() -> None:
     """Port 0 is refused, port 1 is not, nor is the last one."""
     assert "config.yaml:1: startPort: must be at most 65535" in refusal("startPort: 65536")
@@ -404,6 +456,21 @@ def test_c52_modalities_are_known() -> None:
 
     assert "models.a.capabilities.in[1]: 'video' isn't possible here" in message
     assert "audio, image or text" in message
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ("{vars: {x: nope}, sets: {s: x}}", "matrix: var 'x': no model has the id 'nope'"),
+        ("{evict_costs: {a: 0}, sets: {s: a}}", "matrix: evict cost of 'a' must be positive"),
+        ("{sets: {s: '+t', t: 'a & +s'}}", "circular reference"),
+        ("{sets: {s: 'a & +q'}}", "matrix: set 's': undefined set 'q'"),
+        ("{sets: {s: '(a'}}", "matrix: set 's': missing closing parenthesis"),
+    ],
+)
+def test_c60_a_matrix_that_cannot_be_meant(matrix: str, message: str) -> None:
+    """Five mistakes, five messages."""
+    assert message in refusal(AB + f"matrix: {matrix}\n")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "models:\n"])

@@ -8,7 +8,8 @@ import pytest
 
 from llmsnap.config.decode import Decoder, as_json, table, text
 from llmsnap.config.faults import Fault
-from llmsnap.config.schema import Config, GroupConfig, ModelConfig, SleepStep
+from llmsnap.config.schema import Config, ModelConfig, SleepStep
+from llmsnap.config.sections import GroupConfig
 from llmsnap.config.yamlnodes import parse
 
 

@@ -21,6 +21,8 @@ SECTIONS = {
     "## Model keys": "ModelConfig",
     "### Sleep steps": "SleepStep",
     "## Groups": "GroupConfig",
+    "## Matrix": "MatrixConfig",
+    "## Routing": "RoutingConfig",
 }
 INHERITED = {"proxy", "ttl", "unloadTimeout", "sendLoadingState", "sleepMode", "sleepAfter"}
 """Keys of models whose default is another key's value."""
@@ -66,6 +68,9 @@ def _keys(properties: dict[str, Any], path: str, required: list[str]) -> Iterato
             continue
         if "$ref" in value:
             struct = value["$ref"].rpartition("/")[2]
+            if struct in SECTIONS.values():
+                yield f"{path}{name}", Key("mapping", "`{}`", ())
+                continue
             yield from _keys(schema()["$defs"][struct]["properties"], f"{path}{name}.", [])
             continue
         default = "required" if name in required else f"`{json.dumps(value['default'])}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.config.schema import DEFAULT_GROUP
+from llmsnap.config.sections import DEFAULT_GROUP
 from tests.config.reading import read, refusal
 
 MODELS = "models: {a: {cmd: 'z ${PORT}', aliases: [aa]}, qwen: {cmd: 'z ${PORT}'}}\n"

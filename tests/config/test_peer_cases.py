@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.config.argv import split_command
-from llmsnap.config.schema import DEFAULT_GROUP
+from llmsnap.config.sections import DEFAULT_GROUP
 from tests.config.reading import loaded, model, read, refusal
 
 A = "models: {a: {cmd: 'z ${PORT}'}}"
@@ -183,8 +183,8 @@ def test_a_model_without_cmd_loads(body: str) -> None:
 
 
 def test_groups_beside_a_scheduler_section() -> None:
-    """It loads; the section is not supported yet."""
+    """It loads: only routing.router is another place for groups."""
     result = loaded(A + "\ngroups: {g1: {members: [a]}}\nrouting: {scheduler: {use: fifo}}\n")
 
     assert result.config.groups["g1"].members == ("a",)
-    assert result.warnings == ("config.yaml:3: routing: not supported yet and ignored",)
+    assert result.warnings == ()

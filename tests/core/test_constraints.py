@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
-from llmsnap.config.schema import Config, GroupConfig, MemoryConfig, ModelConfig
+from llmsnap.config.schema import Config, MemoryConfig, ModelConfig
+from llmsnap.config.sections import GroupConfig, MatrixConfig
 from llmsnap.core.constraints import Free, GroupRules, constraints_for
 from tests.core.play import Play, arrive, done, exited, model, ready, slept
 
@@ -74,13 +76,13 @@ def test_without_capacities_it_is_one_at_a_time(memory: MemoryConfig, written: b
     assert rules.forced_out("a", ["b", "p"]) == {"b"}
 
 
-def test_with_capacities_memory_decides_about_ungrouped_models() -> None:
-    """Only groups that were written constrain their members."""
+def test_written_groups_count_beside_memory_and_the_automatic_one_with_them() -> None:
+    """As in llama-swap, where models of no group are in that one."""
     memory = MemoryConfig(devices={"gpu0": 1})
     groups = {"(default)": group("x", "y"), "g": group("a", "b")}
     rules = constraints_for(config("a", "b", "x", "y", memory=memory, groups=groups))
-    assert rules.forced_out("a", ["b", "x"]) == {"b"}
-    assert rules.forced_out("x", ["y", "a"]) == set()
+    assert rules.forced_out("a", ["b", "x"]) == {"b", "x"}
+    assert rules.forced_out("x", ["y", "a"]) == {"y", "a"}
 
 
 def test_with_capacities_and_no_groups_everybody_is_free() -> None:
@@ -89,6 +91,16 @@ def test_with_capacities_and_no_groups_everybody_is_free() -> None:
     rules = constraints_for(config("a", "b", memory=memory, groups={"(default)": group("a", "b")}))
     assert isinstance(rules, Free)
     assert rules.forced_out("a", ["b"]) == set()
+
+
+def test_a_matrix_takes_the_place_of_groups() -> None:
+    """Its combinations decide, with memory and without."""
+    for memory in (MemoryConfig(mode="off"), MemoryConfig(devices={"gpu0": 1})):
+        plain = config("a", "b", "c", memory=memory, groups={"(default)": group("a", "b", "c")})
+        matrix = MatrixConfig(vars={"x": "a"}, sets={"s": "x & b", "t": "c"})
+        rules = constraints_for(structs.replace(plain, matrix=matrix))
+        assert rules.forced_out("a", ["b"]) == set()
+        assert rules.forced_out("a", ["b", "c"]) == {"c"}
 
 
 def one_at_a_time(*names: str) -> Play:

@@ -262,3 +262,37 @@ def test_r05_an_oom_retry_keeps_its_place() -> None:
     assert play.at(4, done(1)) == ["sleep a"]
     assert play.at(5, exited("a", 2)) == ["start b"]
     assert play.at(6, woken("b")) == []
+
+
+def test_r01_a_head_start_counts_as_waiting() -> None:
+    """Who has one goes before those who came a little earlier, and is fair the sooner."""
+    play = Play(model("a"), model("b"), model("c", head_start_s=10.0))
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(90, arrive(2, "b"))
+    play.at(93, arrive(3, "c"))
+    assert play.at(94, done(1)) == ["sleep a"]
+    assert play.at(95, slept("a")) == ["start c"]
+
+
+def test_r01_a_head_start_doesnt_last_for_ever() -> None:
+    """Who came before it by more than that stays before it, so that every wait has an end."""
+    play = Play(model("a"), model("b"), model("c", head_start_s=10.0))
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(80, arrive(2, "b"))
+    play.until(92)
+    play.at(93, arrive(3, "c"))
+    assert play.at(94, done(1)) == ["sleep a"]
+    assert play.at(95, slept("a")) == ["start b"]
+
+
+def test_r05_the_longest_wait_counts_from_the_arrival() -> None:
+    """Whatever head start it has, also a negative one."""
+    for head_start_s in (50.0, -50.0):
+        play = Play(model("a"), model("b", head_start_s=head_start_s), max_wait_s=30.0)
+        play.at(0, arrive(1, "a"))
+        play.at(0, ready("a"))
+        play.at(0, arrive(2, "b"))
+        orders = play.until(31)
+        assert [at for at, order in orders if order.startswith("reject 2")] == [30.0]

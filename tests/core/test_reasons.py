@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from llmsnap.config.schema import GroupConfig
+from llmsnap.config.sections import GroupConfig
 from llmsnap.core.constraints import GroupRules
 from llmsnap.core.messages import Reject
 from llmsnap.core.reasons import size

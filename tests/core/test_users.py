@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from llmsnap.config.schema import GroupConfig
+from llmsnap.config.sections import GroupConfig
 from llmsnap.core.constraints import GroupRules
 from llmsnap.core.lifecycle import State
 from tests.core.play import (

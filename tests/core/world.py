@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from llmsnap.config.schema import GroupConfig
+from llmsnap.config.expressions import parse
+from llmsnap.config.sections import GroupConfig
 from llmsnap.core.constraints import Constraints, Free, GroupRules
 from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.matrix import MatrixRules
 from llmsnap.core.messages import (
     AbilityChanged,
     Abort,
@@ -478,12 +480,18 @@ def build(seed: int) -> World:
     )
     return World(
         rng=rng,
-        specs={spec.name: spec for spec in [*specs, pin]},
+        specs={spec.name: with_head_start(spec, seed) for spec in [*specs, pin]},
         capacity=capacity,
         tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB},
         constraints=random_constraints(rng, pin),
         odds=odds,
     )
+
+
+def with_head_start(spec: ModelSpec, seed: int) -> ModelSpec:
+    """Return `spec`, whose requests may count as older or younger than they are."""
+    choices = [0.0, 0.0, 10.0, -10.0]
+    return replace(spec, head_start_s=random.Random(f"{seed} {spec.name}").choice(choices))
 
 
 def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> ModelSpec:
@@ -509,14 +517,19 @@ def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> Mode
 
 
 def random_constraints(rng: random.Random, pin: ModelSpec) -> Constraints:
-    """Mostly none; else two groups of two."""
+    """Mostly none; else two groups of two, or a matrix."""
+    pinned = [pin.name] if pin.pinned else []
     if rng.random() < 0.7:
         return Free()
+    if rng.random() < 0.4:
+        sets = {"x": "(m0 | m1) & m2", "y": "m1 & (m3 | pin)", "z": "+x & pin"}
+        costs = {"m0": rng.randint(1, 3)}
+        return MatrixRules({name: parse(text) for name, text in sets.items()}, costs, pinned)
     groups = {
         name: GroupConfig(swap=rng.random() < 0.7, exclusive=rng.random() < 0.7, members=members)
         for name, members in (("one", ("m0", "m1")), ("two", ("m2", "pin")))
     }
-    return GroupRules.from_config(groups, [pin.name] if pin.pinned else [])
+    return GroupRules.from_config(groups, pinned)
 
 
 def script(world: World, events: int) -> None:
