@@ -37,6 +37,8 @@ from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.stdout import Stdout
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
+from llmsnap.store.schema import Schema
+from llmsnap.store.store import Store
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
@@ -51,6 +53,9 @@ CLOCK: Final = time.monotonic
 """Of all waits: uvloop's own is the same, but counts in whole milliseconds."""
 EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
+
+SCHEMAS: Final[tuple[Schema, ...]] = ()
+"""The tables of all parts that keep rows."""
 
 _FILES: Final = 65536
 
@@ -83,12 +88,14 @@ async def serve(
         await files.end_leftovers()
         async with supervised(config, logs, files) as supervisor:
             proxy = Proxy(config, supervisor)
+            store = store_for(config, state_dir)
             web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=CLOCK)
             async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
-                code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
-                stop_accepting()
-                await shut_down(supervisor, signals)
+                async with kept(store):
+                    code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
+                    stop_accepting()
+                    await shut_down(supervisor, signals)
                 logs.close()
             await proxy.aclose()
     return code
@@ -157,6 +164,24 @@ async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterat
         finally:
             ahead.close()
             await drivers.aclose()
+
+
+def store_for(config: Config, state_dir: Path) -> Store:
+    """Return the database, not open yet."""
+    path = config.store.path
+    return Store(state_dir / "llmsnap.db" if path is None else Path(path), SCHEMAS)
+
+
+@asynccontextmanager
+async def kept(store: Store) -> AsyncIterator[None]:
+    """Have the database open within the block, and closed in order after it."""
+    background = Background()
+    background.spawn(store.run(), name="store")
+    try:
+        yield
+    finally:
+        await store.aclose()
+        await background.aclose()
 
 
 def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:

@@ -180,6 +180,10 @@ class ModelUnloaded(ServiceUnavailable):
     """An administrator unloaded the model while the request was with it."""
 
 
+class StoreFailed(ServiceUnavailable):
+    """The database can't be read now."""
+
+
 class ShuttingDown(ServiceUnavailable):
     """The proxy is on its way down."""
 

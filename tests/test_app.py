@@ -279,3 +279,39 @@ async def test_a_hang_up_isnt_the_end(caplog: pytest.LogCaptureFixture) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
         assert await next_one is signal.SIGINT
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("path", [None, "elsewhere.db"])
+async def test_the_database_is_open_while_it_serves(
+    tmp_path: Path, told: Callable[[], None], path: str | None
+) -> None:
+    """In the state folder or where `store.path` says; afterwards nothing lies beside it."""
+    head = f"store: {{path: {tmp_path / path}}}\n" if path else ""
+    running = Running(f"{head}models: {{}}", tmp_path)
+    file = tmp_path / (path or "state/llmsnap.db")
+    await running.url()
+    await eventually(file.exists)
+    told()
+
+    assert await running.ended == 0
+    assert file.exists()
+    assert not file.with_name(f"{file.name}-wal").exists()
+
+
+@pytest.mark.e2e
+async def test_it_serves_with_a_state_folder_that_cant_be_used(
+    tmp_path: Path, told: Callable[[], None]
+) -> None:
+    """A file is in its place: rows are kept in memory, models run all the same."""
+    (tmp_path / "state").write_text("in the way")
+    models = FakeModels(tmp_path).add("a")
+    running = Running(models.yaml, tmp_path)
+    async with (
+        aiohttp.ClientSession(await running.url()) as session,
+        session.post("/v1/chat/completions", json={"model": "a", "messages": []}) as answer,
+    ):
+        assert answer.status == 200
+    told()
+
+    assert await running.ended == 0

@@ -30,6 +30,7 @@ HOMES = {
     "httptools": ("web/upstream",),
     "pynvml": ("memory/nvml.py",),
     "yaml": ("config",),
+    "aiosqlite": ("store",),
     "prometheus_client": ("telemetry/metrics.py",),
     "uvloop": ("cli",),
     "rich": ("cli",),

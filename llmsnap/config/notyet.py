@@ -17,7 +17,6 @@ _GLOBAL: Final = {
     "metricsMaxInMemory": "metrics_max_in_memory",
     "captureBuffer": "capture_buffer_mb",
     "sendLoadingState": "send_loading_state",
-    "store": "store",
     "performance": "performance",
     "ui": "ui",
 }

@@ -218,10 +218,10 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True):
-    """Where activity is kept."""
+    """Where what outlives the proxy is kept."""
 
     path: str | None = None
-    """SQLite file; null: memory only."""
+    """SQLite file; null: `llmsnap.db` in the state directory."""
 
 
 class PerformanceConfig(Struct, frozen=True, kw_only=True):
@@ -337,7 +337,7 @@ class Config(Struct, frozen=True, kw_only=True):
     hooks: Hooks = field(default_factory=Hooks)
     """Things to do at certain moments."""
     store: StoreConfig = field(default_factory=StoreConfig)
-    """Where activity is kept."""
+    """Where what outlives the proxy is kept."""
     performance: PerformanceConfig = field(default_factory=PerformanceConfig)
     """Sampling of the machine."""
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)

@@ -1,0 +1,1 @@
+"""What outlives the proxy: a SQLite file in the state folder, one writer, many readers."""
