@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.helpers.llama import made_gguf, server_argv, server_environment
-from tests.helpers.pagecache import drop, resident_bytes
+from tests.helpers.pagecache import drop, drop_all, resident_bytes
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
@@ -85,9 +84,8 @@ def configuration(files: dict[str, Path], way: Way) -> str:
 
 def forget(path: Path) -> None:
     """Have the kernel drop its page cache, or at least `path`."""
-    os.sync()
     try:
-        Path("/proc/sys/vm/drop_caches").write_text("3")
+        drop_all()
     except OSError:
         drop(path)
 

