@@ -34,6 +34,8 @@ class Client:
 
     url: str
     key: str = ""
+    timeout_s: float | None = None
+    """How long it may be silent; None: for ever, as it waits for models."""
 
     def json(self, method: str, path: str) -> dict[str, Any]:
         """Return the decoded answer. Raises NoProxy or Refused."""
@@ -90,7 +92,7 @@ class Client:
             host = ""
         if not host:
             raise NoProxy(f"{self.url!r} isn't the URL of a proxy; one is {DEFAULT_URL}")
-        return kind(host, port), parts.path.rstrip("/")
+        return kind(host, port, timeout=self.timeout_s), parts.path.rstrip("/")
 
     def _complaint(self, status: int, body: bytes) -> str:
         try:

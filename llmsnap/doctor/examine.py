@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from llmsnap.config.loader import Loaded
+from llmsnap.doctor import gpu
 from llmsnap.doctor.finding import Finding, Status
-from llmsnap.doctor.gpu import gpus
+from llmsnap.doctor.gpu import Cuda, Gpus, SelfTest
+from llmsnap.doctor.prospects import Ground, Prospect, prospects
 from llmsnap.doctor.setup import commands, configuration, llama_server, ports, state
-from llmsnap.doctor.system import system
+from llmsnap.doctor.system import pageout_fault, swap_room, system
 from llmsnap.memory.device import MemoryProbe
 from llmsnap.sleep.eligibility import read_kernel
 
@@ -28,27 +31,64 @@ class Case:
     state: Path
     environ: Mapping[str, str]
     probe: MemoryProbe
+    cuda: Cuda
+    self_test: SelfTest | None = None
+    """Tries sleep on each GPU; None: it isn't to be tried."""
+    running: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a proxy that runs says of its models, by id."""
     root: Path = Path("/")
     """Where `proc` and `sys` are."""
     platform: str = sys.platform
 
 
-async def examine(case: Case) -> list[Finding]:
-    """Return what was found, in the order in which it is best read. Nothing is changed."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found."""
+
+    findings: list[Finding]
+    """In the order in which they are best read."""
+    models: list[Prospect]
+    """How each configured model sleeps."""
+
+
+async def examine(case: Case) -> Report:
+    """Look at everything. Nothing is changed; a self-test takes and gives back GPU memory."""
     config = case.loaded.config if case.loaded else None
-    findings = await gpus(case.probe, read_kernel(case.root / "proc"))
-    if case.platform == "linux":
-        findings += system(case.root, wanted_swap=_largest_on_cpu(case.loaded))
-    else:
-        found = f"on {case.platform} models are stopped and started; they sleep on Linux only"
-        findings.append(Finding("sleep", Status.WARN, found, "engines with endpoints for it can"))
+    gpus = await gpu.look(case.probe, read_kernel(case.root / "proc"), case.cuda)
+    findings = gpu.findings(gpus)
+    if case.self_test is not None:
+        findings += await gpu.self_tests(gpus, case.self_test)
+    findings += _system(case)
     if case.loaded is not None:
         findings.append(configuration(case.loaded))
         findings += commands(case.loaded.config, case.environ)
     findings.append(await llama_server(case.environ))
     findings += await ports(case.host, case.port, config)
     findings.append(state(case.state))
-    return findings
+    if config is None:
+        return Report(findings, [])
+    ground = _ground(case, gpus)
+    return Report(findings, await prospects(config, case.environ, ground, case.running))
+
+
+def _system(case: Case) -> list[Finding]:
+    if case.platform == "linux":
+        return system(case.root, wanted_swap=_largest_on_cpu(case.loaded))
+    found = f"on {case.platform} models are stopped and started; they sleep on Linux only"
+    return [Finding("sleep", Status.WARN, found, "engines with endpoints for it can")]
+
+
+def _ground(case: Case, gpus: Gpus) -> Ground:
+    if case.platform != "linux":
+        fault = f"it works on Linux only, not on {case.platform}"
+        return Ground(cuda_fault=gpus.fault or fault, pageout_fault=fault)
+    swap = swap_room(case.root)
+    return Ground(
+        cuda_fault=gpus.fault,
+        gpus=gpus.readings.devices,
+        pageout_fault=pageout_fault(case.root, swap),
+        swap_bytes=swap.free_bytes,
+    )
 
 
 def _largest_on_cpu(loaded: Loaded | None) -> int:

@@ -41,6 +41,21 @@ def system(root: Path, *, wanted_swap: int) -> list[Finding]:
     return findings
 
 
+def swap_room(root: Path) -> Room:
+    """Return the swap that there is; none where that can't be read."""
+    try:
+        return Host(root=root).swap()
+    except (OSError, KeyError, ValueError):
+        return Room(0, 0)
+
+
+def pageout_fault(root: Path, swap: Room) -> str:
+    """Return why no model's memory can be paged out here; empty when nothing speaks against it."""
+    if not _has_capability(root / "proc", _SYS_NICE):
+        return "CAP_SYS_NICE isn't there"
+    return "" if swap.total_bytes else "there is no swap"
+
+
 def _nice(proc: Path) -> Finding:
     check = "sleep by pageout"
     if _has_capability(proc, _SYS_NICE):

@@ -41,7 +41,7 @@ class Choice:
 async def choose(mode: Mode, target: Target, drivers: Mapping[str, SleepDriver]) -> Choice:
     """Ask the drivers that `mode` allows, best first, until one can put `target` to sleep now."""
     verdicts: list[tuple[str, Verdict]] = []
-    for name in _allowed(mode):
+    for name in allowed(mode):
         driver = drivers.get(name)
         if driver is None:
             verdicts.append((name, Unsupported("there is no such driver here")))
@@ -53,7 +53,8 @@ async def choose(mode: Mode, target: Target, drivers: Mapping[str, SleepDriver])
     return Choice(None, tuple(verdicts))
 
 
-def _allowed(mode: Mode) -> tuple[str, ...]:
+def allowed(mode: Mode) -> tuple[str, ...]:
+    """Return the names of the drivers that are asked, in that order."""
     match mode:
         case "auto":
             return _ORDER

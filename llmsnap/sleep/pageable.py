@@ -73,11 +73,18 @@ async def listener_fault(target: Target, pids: Iterable[int], listens: Listens) 
     """Return why none of `pids` is the server that answers for the model."""
     for pid in pids:
         if await listens([pid], target.host, target.port):
-            return _go_between_fault(_name(_PROC / str(pid)))
+            return go_between_fault(_name(_PROC / str(pid)))
     return (
         f"none of its processes listens on {target.host}:{target.port}, so the server is out of "
         "reach (a container, another machine, a daemon?); let `cmd` start it directly"
     )
+
+
+def go_between_fault(name: str) -> str:
+    """Return why a server behind the program `name` can't be reached."""
+    if name in _GO_BETWEENS:
+        return f"{name} listens for the server, which is out of reach; let `cmd` start it directly"
+    return ""
 
 
 def gpu_fault(pids: Iterable[int], proc: Path = _PROC) -> str:
@@ -107,12 +114,6 @@ def swap_fault(held: Held, room: SwapRoom, *, promised: int = 0) -> str:
             f"swap is short: {size_text(needed)} are to go there, {size_text(left)} of "
             f"{size_text(room.total_bytes)} are left; make it larger"
         )
-    return ""
-
-
-def _go_between_fault(name: str) -> str:
-    if name in _GO_BETWEENS:
-        return f"{name} listens for the server, which is out of reach; let `cmd` start it directly"
     return ""
 
 

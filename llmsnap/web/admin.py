@@ -251,7 +251,7 @@ def _timeout_s(request: web.Request) -> float | None:
 def _moved(moved: Moved | None) -> dict[str, Any] | None:
     if moved is None:
         return None
-    return {"seconds": round(moved.seconds, 3), "bytes": moved.bytes}
+    return {"seconds": round(moved.seconds, 6), "bytes": moved.bytes}
 
 
 def _since(now: float, moment: float | None) -> float | None:

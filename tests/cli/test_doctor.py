@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Outcome, Run
-from tests.helpers.ports import free_port
+from tests.cli.conftest import Outcome, Run, RunAside
+from tests.helpers.llama import server_argv, server_environment, tiny_gguf
+from tests.helpers.ports import free_port, free_ports
+from tests.helpers.proxy_process import running_proxy
+from tests.helpers.swap import swap
+from tests.helpers.waiting import eventually
+from tests.sim.fixtures import libraries, make_world, world
+from tests.sim.gauge import with_repository
+from tests.sim.world import World
+
+__all__ = ["libraries", "make_world", "swap", "world"]
 
 FINE = "models: {a: {cmd: 'sh ${PORT}'}}\n"
 BROKEN = "models: {a: {cmd: 'no-such-program-anywhere ${PORT}'}}\n"
@@ -86,3 +100,100 @@ def test_without_a_configuration(
     first = outcome.json["checks"][0]
     assert (first["check"], first["status"]) == ("configuration", "warn")
     assert "llmsnap demo" in first["remedy"]
+
+
+def test_how_each_model_sleeps(examined: Run) -> None:
+    """A second table, and in JSON as well."""
+    text = "models: {a: {cmd: 'sh ${PORT}', sleepMode: off}, b: {cmd: 'sh ${PORT}'}}\n"
+
+    table = [line.split() for line in examined(text).out.splitlines()]
+    models = examined(text, "--json").json["models"]
+
+    assert ["MODEL", "SLEEPS", "BY", "KNOWN", "BY", "WHY", "NOT", "OTHERWISE"] in table
+    assert ["a", "stop", "and", "start", "its", "settings", "sleepMode:", "off"] in table
+    assert (models[0]["model"], models[0]["drivers"]) == ("a", [])
+    assert set(models[1]) == {"model", "mode", "drivers", "refusals", "seen"}
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("swap")
+async def test_what_a_running_proxy_knows_is_told(llmsnap_aside: RunAside, tmp_path: Path) -> None:
+    """Of the model that is up; the other's driver is guessed."""
+    if os.geteuid():
+        pytest.skip("takes root: another's memory is paged out")
+    command = json.dumps(" ".join(server_argv(tiny_gguf())))
+    config = f"startPort: {free_ports(2)}\nmodels: {{a: {{cmd: {command}}}, b: {{cmd: {command}}}}}"
+    async with running_proxy(config, tmp_path, env=server_environment()) as proxy:
+        await proxy.chat("a")
+
+        async def known() -> bool:
+            return bool((await proxy.models())["a"]["driver"])
+
+        await eventually(known)
+        outcome = await llmsnap_aside(
+            *("doctor", "--config", str(tmp_path / "config.yaml"), "--json"),
+            *("--listen", proxy.url.removeprefix("http://")),
+        )
+
+    seen = {model["model"]: (model["seen"], model["drivers"]) for model in outcome.json["models"]}
+    assert seen == {"a": (True, ["pageout"]), "b": (False, ["pageout"])}
+
+
+WITNESSED = """
+import sys
+from llmsnap.cli import main
+try:
+    main()
+finally:
+    sys.stderr.write(open("/proc/self/maps").read())
+"""
+"""The command line, and then what libraries it has loaded."""
+
+
+def in_world(world: World, folder: Path, *argv: str) -> tuple[dict[str, Any], str]:
+    """Run it where the simulated driver is; return what it says and what it has loaded."""
+    path = folder / "config.yaml"
+    path.write_text(f"startPort: {free_port()}\nmodels: {{a: {{cmd: 'sh ${{PORT}}', vram: 9GiB}}}}")
+    places = ("--config", str(path), "--listen", f"127.0.0.1:{free_port()}")
+    done = subprocess.run(
+        [sys.executable, "-c", WITNESSED, "doctor", *places, "--json", *argv],
+        env=with_repository(world.environ()),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout), done.stderr
+
+
+def test_on_a_gpu_the_driver_is_asked_and_tried(world: World, tmp_path: Path) -> None:
+    """In processes of their own: this one never loads CUDA."""
+    said, loaded = in_world(world, tmp_path, "--self-test")
+
+    checks = {check["check"]: check["status"] for check in said["checks"]}
+    assert (checks["gpu0"], checks["sleep by cuda"], checks["self-test gpu0"]) == ("ok",) * 3
+    assert said["models"][0]["drivers"] == ["cuda"]
+    assert "libnvidia-ml" in loaded
+    assert "libcuda" not in loaded
+
+
+def test_a_driver_that_cant_is_told_with_its_reason(world: World, tmp_path: Path) -> None:
+    """Once for the machine, and for each model; nothing is tried then."""
+    world.turn(cu_init=999)
+    said, _ = in_world(world, tmp_path, "--self-test")
+
+    checks = {check["check"]: check for check in said["checks"]}
+    (model,) = said["models"]
+    assert "can't be initialised" in checks["sleep by cuda"]["found"]
+    assert "can't be initialised" in model["refusals"]["cuda"]
+    assert checks["self-test"]["found"].startswith("not tried")
+
+
+def test_a_driver_that_fails_when_it_is_tried(world: World, tmp_path: Path) -> None:
+    """It says that it can, and can't: that is what the self-test is for."""
+    world.plan("checkpoint", 801, 801)
+    said, _ = in_world(world, tmp_path, "--self-test")
+
+    (tried,) = [each for each in said["checks"] if each["check"] == "self-test gpu0"]
+    assert tried["status"] == "warn"
+    assert "NOT_SUPPORTED" in tried["found"]

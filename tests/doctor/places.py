@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmsnap.memory.device import Reading, Readings
+from llmsnap.sleep.cuda_client import CallLost
+from llmsnap.sleep.cuda_wire import Hello
 
 GIB = 2**30
 OPEN_580 = """\
 NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (builder@host)
 GCC version:  gcc version 13.3.0
 """
+
+
+CAN_CHECKPOINT = Hello(version=13000)
 
 
 @dataclass
@@ -28,6 +33,21 @@ class FakeProbe:
         """Hold nothing."""
 
 
+@dataclass
+class FakeCuda:
+    """A driver that says what it was told to, or nothing in time."""
+
+    says: Hello | CallLost = CAN_CHECKPOINT
+    asked: int = 0
+
+    async def hello(self) -> Hello:
+        """Return or raise that."""
+        self.asked += 1
+        if isinstance(self.says, CallLost):
+            raise self.says
+        return self.says
+
+
 def gpu(device: str = "gpu0", *, mig: bool = False) -> Reading:
     """A GPU with 20 of 24 GiB free."""
     return Reading(
@@ -36,6 +56,7 @@ def gpu(device: str = "gpu0", *, mig: bool = False) -> Reading:
         free_bytes=20 * GIB,
         taken_at=0.0,
         name="NVIDIA Some 24GB",
+        uuid=f"GPU-{device}",
         mig=mig,
     )
 
