@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from llmsnap.cli.client import as_json
-from llmsnap.cli.places import find_config
+from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.resolved import resolved, rows
 
@@ -20,10 +20,14 @@ from llmsnap.config.resolved import resolved, rows
     type=click.Path(path_type=Path, dir_okay=False),
     help="The configuration. Default: ./config.yaml.",
 )
-@click.option("--config-dir", type=click.Path(), help="Not supported yet.")
+@click.option(
+    "--config-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of further .yaml files, read as one.",
+)
 @as_json
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file instead.")
-def check(config: Path | None, config_dir: str | None, json_wanted: bool, schema: bool) -> None:
+def check(config: Path | None, config_dir: Path | None, json_wanted: bool, schema: bool) -> None:
     """Show what a configuration means after macros and defaults.
 
     Warnings and errors go to standard error; the exit code is 78 when the file can't be used.
@@ -33,9 +37,7 @@ def check(config: Path | None, config_dir: str | None, json_wanted: bool, schema
 
         click.echo(schema_text(), nl=False)
         return
-    if config_dir is not None:
-        click.echo("warning: --config-dir is not supported yet and ignored", err=True)
-    loaded = load(find_config(config))
+    loaded = load(*find_configs(config, config_dir))
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     if json_wanted:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from llmsnap.config.sources import files_of
 from llmsnap.errors import ConfigError
+
+
+def find_configs(config: Path | None, folder: Path | None) -> list[Path]:
+    """Return the files to read; without either, what `find_config` finds. Raises ConfigError."""
+    return files_of(config, folder) if folder else [find_config(config)]
 
 
 def find_config(given: Path | None) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from llmsnap import __version__
-from llmsnap.cli.places import find_config
+from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import Config
 from llmsnap.errors import LlmsnapError
@@ -25,7 +25,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
-@click.option("--config-dir", type=FOLDER, help="Not supported yet.")
+@click.option("--config-dir", type=FOLDER, help="A folder of further .yaml files, read as one.")
 @click.option(
     "--listen",
     metavar="ADDRESS",
@@ -45,14 +45,13 @@ def serve(
     watch_config: bool,
 ) -> None:
     """Run the proxy until Ctrl-C."""
-    for name, used in (("config-dir", config_dir), ("watch-config", watch_config)):
-        if used:
-            click.echo(f"llmsnap: --{name} is not supported yet and ignored", err=True)
+    if watch_config:
+        click.echo("llmsnap: --watch-config is not supported yet and ignored", err=True)
     if (tls_cert_file is None) != (tls_key_file is None):
         raise LlmsnapError("--tls-cert-file and --tls-key-file go together; give both or neither")
     tls = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
     address = parse_address(listen or ("127.0.0.1:8443" if tls else "127.0.0.1:8080"))
-    loaded = load(find_config(config))
+    loaded = load(*find_configs(config, config_dir))
     announce = partial(greet, loaded.config, tls=tls is not None)
     run(loaded, address, announce, tls=tls, state=state_dir)
 

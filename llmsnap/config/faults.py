@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self
 
 _LONGEST_PATH: Final = 200
+
+
+class Line(int):
+    """A line of one of several files."""
+
+    file: str
+
+    def __new__(cls, number: int, file: str) -> Self:
+        """Return line `number` of `file`."""
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
 
 
 class Fault(Exception):
@@ -18,7 +30,11 @@ class Fault(Exception):
 
 
 def located(name: str, line: int, path: str, message: str) -> str:
-    """Return `message` after the file, the line and the key path that it speaks of."""
+    """Return `message` after the file, the line and the key path that it speaks of.
+
+    `name` is the file's, unless the line knows better.
+    """
+    name = line.file if isinstance(line, Line) else name
     return ": ".join(part for part in (f"{name}:{line}", _on_one_line(path), message) if part)
 
 

@@ -1,4 +1,4 @@
-"""From the text of a configuration file to `Config`, or to an error that says where and why.
+"""From the text of configuration files to `Config`, or to an error that says where and why.
 
 The order is that of peers: environment variables in the text, YAML, global macros, `startPort`,
 then the models by sorted id with their macros and ports, then what concerns several of them.
@@ -7,7 +7,7 @@ then the models by sorted id with their macros and ports, then what concerns sev
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from llmsnap.config.decode import Decoder, table
 from llmsnap.config.environment import substitute
-from llmsnap.config.faults import Fault, located
+from llmsnap.config.faults import Fault, Line, located
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses_below
 from llmsnap.config.memory import check_memory
 from llmsnap.config.models import ModelReader, unknown_macro
@@ -25,6 +25,7 @@ from llmsnap.config.notyet import UNREAD, note_sections
 from llmsnap.config.routing import finish_routing
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
 from llmsnap.config.settings import finish_settings
+from llmsnap.config.sources import merged, stamped
 from llmsnap.config.yamlnodes import MapNode, Node, parse
 from llmsnap.errors import ConfigError
 
@@ -39,38 +40,62 @@ class Loaded:
     warnings: tuple[str, ...]
     """Each with file, line and key path, by line."""
     name: str = "config.yaml"
-    """What the file is called in messages."""
+    """What the file is called in messages; several with commas between them."""
 
 
-def load(path: Path) -> Loaded:
-    """Read the file at `path`. Raises ConfigError."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None
-    except UnicodeDecodeError as error:
-        message = f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
-        raise ConfigError(message) from None
-    return loads(text, name=str(path))
+def load(*paths: Path) -> Loaded:
+    """Read the files at `paths` as one. Raises ConfigError."""
+    return loads_all([(str(path), _text_of(path)) for path in paths])
 
 
 def loads(
     text: str, *, name: str = "config.yaml", environ: Mapping[str, str] = os.environ
 ) -> Loaded:
     """Read `text`; `name` is what messages call it. Raises ConfigError."""
+    return loads_all([(name, text)], environ=environ)
+
+
+def loads_all(
+    sources: Sequence[tuple[str, str]], *, environ: Mapping[str, str] = os.environ
+) -> Loaded:
+    """Read several texts, each behind its name, as one. Raises ConfigError."""
     decoder = Decoder()
+    names = [name for name, _ in sources]
     try:
-        config = _read(text, environ, decoder)
+        roots = [_root(name, text, environ) for name, text in sources]
+        config = _read(roots[0] if len(roots) == 1 else merged(roots), decoder)
     except Fault as fault:
-        raise ConfigError(located(name, fault.line, fault.path, str(fault))) from None
-    notes = sorted(decoder.notes, key=lambda note: note.line)
-    warnings = tuple(located(name, note.line, note.path, note.text) for note in notes)
-    return Loaded(config, warnings, name)
+        raise ConfigError(located(names[0], fault.line, fault.path, str(fault))) from None
+    places = {name: place for place, name in enumerate(names)}
+    notes = sorted(
+        decoder.notes, key=lambda note: (places.get(getattr(note.line, "file", ""), 0), note.line)
+    )
+    warnings = tuple(located(names[0], note.line, note.path, note.text) for note in notes)
+    return Loaded(config, warnings, ", ".join(names))
 
 
-def _read(text: str, environ: Mapping[str, str], decoder: Decoder) -> Config:
-    root = table(parse(substitute(text.removeprefix("\ufeff"), environ)), "")
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None
+    except UnicodeDecodeError as error:
+        message = f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise ConfigError(message) from None
+
+
+def _root(name: str, text: str, environ: Mapping[str, str]) -> MapNode:
+    """Return the mapping that the file `name` is, with lines that know it. Raises Fault."""
+    try:
+        node = parse(substitute(text.removeprefix("\ufeff"), environ))
+        return table(stamped(node, name), "")
+    except Fault as fault:
+        fault.line = Line(fault.line, name)
+        raise
+
+
+def _read(root: MapNode, decoder: Decoder) -> Config:
     macros = read_macros(root.get("macros"), "macros")
     budget = Budget()
     settings = _settings(root, macros, budget, decoder)

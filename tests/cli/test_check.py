@@ -80,13 +80,25 @@ def test_a_file_that_cant_be_used_ends_with_78(llmsnap: Run, tmp_path: Path) -> 
         assert "missing.yaml" in outcome.err
 
 
-def test_a_folder_of_configurations_isnt_there_yet(llmsnap: Run, path: Path) -> None:
-    """It is told, and the one file is read."""
+def test_a_folder_of_configurations_is_read_with_the_one_file(llmsnap: Run, path: Path) -> None:
+    """Their models are in one list, and what was read is named."""
+    folder = path.parent / "more"
+    folder.mkdir()
+    (folder / "b.yaml").write_text("models: {third: {cmd: 'z ${PORT}'}}")
+    both = llmsnap("check", "-config", str(path), "-config-dir", str(folder))
+    alone = llmsnap("check", "-config-dir", str(folder))
+
+    assert (both.code, alone.code) == (0, 0)
+    assert both.out.splitlines()[-1] == f"{path}, {folder}/b.yaml is fine: 3 models"
+    assert alone.out.splitlines()[-1] == f"{folder}/b.yaml is fine: 1 model"
+
+
+def test_c72f_a_file_in_the_folder_too_is_refused(llmsnap: Run, path: Path) -> None:
+    """It would be merged with itself."""
     outcome = llmsnap("check", "-config", str(path), "-config-dir", str(path.parent))
 
-    assert outcome.code == 0
-    assert outcome.err.startswith("warning: --config-dir is not supported yet")
-    assert outcome.out.splitlines()[-1] == f"{path} is fine: 2 models"
+    assert outcome.code == 78
+    assert "remove it from one of them" in outcome.err
 
 
 def test_the_schema_needs_no_configuration(llmsnap: Run) -> None:

@@ -79,11 +79,12 @@ def test_it_listens_where_only_this_machine_reaches_it(
 @pytest.mark.e2e
 async def test_it_says_where_it_listens_and_what_isnt_there_yet(tmp_path: Path) -> None:
     """One line with the URL; what peers' command lines ask for beyond that is told."""
-    args = ["-watch-config", "-config-dir", str(tmp_path)]
+    (folder := tmp_path / "more").mkdir()
+    (folder / "a.yaml").write_text("models: {a: {cmd: 'z ${PORT}'}}")
+    args = ["-watch-config", "-config-dir", str(folder)]
     async with running_proxy(EMPTY, tmp_path, args=args) as proxy:
-        assert f"listens on {proxy.url} with 0 models" in proxy.log
+        assert f"listens on {proxy.url} with 1 model" in proxy.log
         assert "--watch-config is not supported yet" in proxy.log
-        assert "--config-dir is not supported yet" in proxy.log
         assert await proxy.stop() == 0
 
 
