@@ -39,6 +39,7 @@ from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
 from llmsnap.store.schema import Schema
 from llmsnap.store.store import Store
+from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
@@ -86,8 +87,9 @@ async def serve(
         signals = opened.enter_context(Signals.caught())
         files = RunFiles(state_dir)
         await files.end_leftovers()
-        async with supervised(config, logs, files) as supervisor:
-            proxy = Proxy(config, supervisor)
+        recorder = Recorder()
+        async with supervised(config, logs, files, recorder) as supervisor:
+            proxy = Proxy(config, supervisor, recorder)
             store = store_for(config, state_dir)
             web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=CLOCK)
             async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
@@ -129,7 +131,9 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
 
 
 @asynccontextmanager
-async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterator[Supervisor]:
+async def supervised(
+    config: Config, logs: Logs, files: RunFiles, recorder: Recorder
+) -> AsyncIterator[Supervisor]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
     specs, capacity = specs_for(config)
     drivers = Drivers(config, CLOCK)
@@ -145,7 +149,7 @@ async def supervised(config: Config, logs: Logs, files: RunFiles) -> AsyncIterat
     plans = {model: plan_for(model, config, os.environ) for model in config.models}
     ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
     async with Prober() as prober:
-        supervisor = Supervisor(scheduler, background, ahead)
+        supervisor = Supervisor(scheduler, background, ahead, recorder)
         tools = Tools(
             report=supervisor.post,
             background=background,

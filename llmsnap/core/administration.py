@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
+from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
 from llmsnap.core.slot import DOWN, Slot, Ticket
 from llmsnap.errors import LlmsnapError
+
+_SHUTDOWN: Final = Cause(Why.SHUTDOWN)
 
 
 def unload(board: Board, event: UnloadRequested) -> None:
@@ -32,7 +36,7 @@ def unload(board: Board, event: UnloadRequested) -> None:
         if slot not in board.unloading:
             board.unloading.append(slot)
     elif slot.state is not State.STOPPING:
-        board.end(slot, reasons.unloaded)
+        board.end(slot, reasons.unloaded, ASKED)
 
 
 def end_unloads(board: Board) -> None:
@@ -40,7 +44,7 @@ def end_unloads(board: Board) -> None:
     for slot in list(board.unloading):
         assert slot.unload_at is not None
         if not slot.serving or board.due(slot.unload_at):
-            board.end(slot, reasons.unloaded)
+            board.end(slot, reasons.unloaded, ASKED)
 
 
 def sleep(board: Board, event: SleepRequested) -> None:
@@ -68,13 +72,13 @@ def wind_down(board: Board) -> None:
         if slot.state in DOWN or slot.state is State.STOPPING:
             continue
         if not slot.serving or board.due(board.shutdown_at):
-            board.end(slot, _last_word(slot))
+            board.end(slot, _last_word(slot), _SHUTDOWN)
     for entry in list(board.queue.values()):
         slot = entry.slot
         if slot.state is State.ASLEEP:
             share = board.ledger.share_of(slot)
             if may_load_now(board, slot, share):
-                board.load(slot, share)
+                board.load(slot, share, _SHUTDOWN)
 
 
 def _last_word(slot: Slot) -> Callable[[str], LlmsnapError]:

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterable
 from math import inf
 
+from llmsnap.core.cause import Cause
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.lifecycle import State, Trigger
@@ -151,7 +152,7 @@ class Board:
 
     # ---- orders --------------------------------------------------------------------------------
 
-    def load(self, slot: Slot, share: Share) -> None:
+    def load(self, slot: Slot, share: Share, cause: Cause) -> None:
         """Bring `slot` up: wake it if it is asleep, else start its next generation."""
         slot.share, slot.booked = share, share.bytes
         slot.need_is_news = False
@@ -159,16 +160,16 @@ class Board:
         if slot.state is State.ASLEEP:
             slot.move(Trigger.WAKE)
             slot.timeline.enter(Phase.WAKE, self.now)
-            self.actions.append(Wake(slot.name, slot.generation))
+            self.actions.append(Wake(slot.name, slot.generation, cause))
         else:
             slot.generation += 1
             slot.dismissed = False
             slot.error = None
             slot.move(Trigger.START)
             slot.timeline.enter(Phase.START, self.now)
-            self.actions.append(Start(slot.name, slot.generation))
+            self.actions.append(Start(slot.name, slot.generation, cause))
 
-    def sleep(self, slot: Slot) -> None:
+    def sleep(self, slot: Slot, cause: Cause) -> None:
         """Put `slot` to sleep; if it serves, it is paused and waits for its turn again (R1)."""
         slot.move(Trigger.SLEEP)
         slot.tier_held = (slot.spec.tier, slot.spec.tier_bytes)
@@ -176,27 +177,25 @@ class Board:
         slot.pace.begin(self.now)
         if slot.serving:
             self.enqueue_call(slot)
-        self.actions.append(Sleep(slot.name, slot.generation))
+        self.actions.append(Sleep(slot.name, slot.generation, cause))
 
-    def stop(self, slot: Slot, *, ordered: bool = True) -> None:
-        """End the process of `slot`, which serves nobody; not `ordered`: it ends by itself."""
+    def stop(self, slot: Slot, cause: Cause | None) -> None:
+        """End the process of `slot`, which serves nobody; without a cause it ends by itself."""
         slot.stopped_from = slot.state
         slot.move(Trigger.STOP)
         slot.asked_to_sleep = False
         slot.timeline.enter(Phase.QUEUE, self.now)
         slot.pace.begin(self.now)
-        if ordered:
-            self.actions.append(Stop(slot.name, slot.generation))
+        if cause is not None:
+            self.actions.append(Stop(slot.name, slot.generation, cause))
 
-    def end(
-        self, slot: Slot, error: Callable[[str], LlmsnapError], *, ordered: bool = True
-    ) -> None:
+    def end(self, slot: Slot, error: Callable[[str], LlmsnapError], cause: Cause | None) -> None:
         """End the process of `slot`, with whatever answers it still owes."""
         self.abort_serving(slot, error(slot.name))
         self.drop_call(slot)
         if slot in self.unloading:
             self.unloading.remove(slot)
-        self.stop(slot, ordered=ordered)
+        self.stop(slot, cause)
 
     # ---- inner ---------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
+from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.lifecycle import State
 from llmsnap.core.placement import Share, fits, shortage
-from llmsnap.core.slot import COMING, LEAVING, Entry, Slot, Ticket
+from llmsnap.core.slot import COMING, LEAVING, Call, Entry, Slot, Ticket
 from llmsnap.core.timeline import Phase
 from llmsnap.core.victims import Want, find_victims, is_pausable
 from llmsnap.core.wayout import put_out
@@ -102,7 +103,7 @@ class Walk:
         elif short or want.excluded:
             self._make_room(want, share)
         elif may_load_now(board, slot, share):
-            board.load(slot, share)
+            board.load(slot, share, _cause(entry))
         else:
             self._claim(slot, share)
 
@@ -119,16 +120,17 @@ class Walk:
         self.closed.update(victims)
         if slot.timeline.phase is Phase.QUEUE:
             slot.timeline.enter(Phase.DRAIN, board.now)
+        room = Cause(Why.ROOM, slot.name)
         # A paused model gains nothing while another one has to finish its answers first.
         pause = all(is_pausable(board, victim, want) for victim in victims if victim.serving)
         for victim in sorted(victims, key=lambda victim: victim.name):
-            if (pause or not victim.serving) and put_out(board, victim):
+            if (pause or not victim.serving) and put_out(board, victim, room):
                 slot.timeline.enter(Phase.EVICT, board.now)
         # They may have been in the way of an older claim only, which isn't held yet.
         if self._ready_in(victims) or not may_load_now(board, slot, share):
             self._claim(slot, share)
         else:
-            board.load(slot, share)
+            board.load(slot, share, _cause(want.entry))
 
     def _must_wait(self, slot: Slot, in_the_way: Iterable[Slot]) -> bool:
         """Whether groups make `slot` wait for what can't be hurried.
@@ -155,4 +157,15 @@ class Walk:
         board = self._board
         board.reject_waiting(slot, reasons.does_not_fit(board, slot))
         if slot.is_paused:
-            board.end(slot, lambda _: reasons.lost(slot))
+            board.end(slot, lambda _: reasons.lost(slot), Cause(Why.MISFIT))
+
+
+def _cause(entry: Entry) -> Cause:
+    """Return why the model of `entry` is loaded."""
+    match entry:
+        case Ticket():
+            return Cause(Why.REQUESTED) if entry.limited else ASKED
+        case Call(is_pause=True):
+            return Cause(Why.RESUMED)
+        case _:
+            return Cause(Why.PINNED)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from llmsnap.core.cause import ASKED, Cause
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.errors import LlmsnapError
 
@@ -228,6 +229,7 @@ class Start:
 
     model: str
     generation: int
+    cause: Cause = field(default=ASKED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,7 @@ class Sleep:
 
     model: str
     generation: int
+    cause: Cause = field(default=ASKED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,7 @@ class Wake:
 
     model: str
     generation: int
+    cause: Cause = field(default=ASKED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +256,7 @@ class Stop:
 
     model: str
     generation: int
+    cause: Cause = field(default=ASKED, compare=False)
 
 
 Action = Admit | Reject | Abort | Start | Sleep | Wake | Stop

@@ -57,7 +57,7 @@ def model_going(board: Board, event: ModelGoing) -> None:
     slot = board.slots.get(event.model)
     if slot is None or event.generation != slot.generation or slot.state is not State.READY:
         return
-    board.end(slot, lambda _: event.error, ordered=False)
+    board.end(slot, lambda _: event.error, None)
     slot.error = event.error
     _crashed(board, slot)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from llmsnap.core.board import Board
+from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import DOWN, Slot
 from llmsnap.core.wayout import TierRoom, put_out, tier_room
@@ -38,7 +39,7 @@ def run_timers(board: Board, closed: Collection[Slot]) -> None:
 
 def _asleep(board: Board, slot: Slot) -> None:
     if not slot.spec.pinned and board.due(slot.used_at + slot.spec.ttl_s):
-        board.stop(slot)
+        board.stop(slot, _idled(board, slot, Why.TTL))
 
 
 def _idle(board: Board, slot: Slot) -> None:
@@ -47,9 +48,14 @@ def _idle(board: Board, slot: Slot) -> None:
         if spec.pinned and tier_room(board, slot)[0] is TierRoom.NO:
             slot.asked_to_sleep = False  # a pinned one would be stopped, and loaded again
         else:
-            put_out(board, slot)
+            put_out(board, slot, ASKED)
     elif not spec.pinned:
         if board.due(slot.used_at + spec.ttl_s):
-            board.stop(slot)
+            board.stop(slot, _idled(board, slot, Why.TTL))
         elif spec.can_sleep and board.due(slot.used_at + spec.sleep_after_s):
-            put_out(board, slot)  # one that can't sleep stays: only `ttl` stops what is idle
+            # One that can't sleep stays: only `ttl` stops what is idle.
+            put_out(board, slot, _idled(board, slot, Why.IDLE))
+
+
+def _idled(board: Board, slot: Slot, why: Why) -> Cause:
+    return Cause(why, idle_s=board.now - slot.used_at)

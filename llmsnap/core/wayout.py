@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from llmsnap.core.board import Board
+from llmsnap.core.cause import Cause, Why
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import Slot
 
@@ -18,7 +19,7 @@ class TierRoom(Enum):
     NO = auto()
 
 
-def put_out(board: Board, slot: Slot) -> bool:
+def put_out(board: Board, slot: Slot, cause: Cause) -> bool:
     """Put READY `slot` to sleep, or stop it if it can't sleep; say whether an order went out.
 
     Where its tier is full, the coldest models there are stopped and `slot` goes on until they are
@@ -26,12 +27,12 @@ def put_out(board: Board, slot: Slot) -> bool:
     """
     room, coldest = tier_room(board, slot)
     for cold in coldest:
-        board.stop(cold)
+        board.stop(cold, Cause(Why.TIER, slot.name))
     if room is TierRoom.NOW:
-        board.sleep(slot)
+        board.sleep(slot, cause)
         return True
     if room is TierRoom.NO and not slot.serving:
-        board.stop(slot)
+        board.stop(slot, cause)
         return True
     return bool(coldest)
 

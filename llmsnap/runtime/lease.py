@@ -16,6 +16,7 @@ from llmsnap.core.messages import (
 )
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.telemetry.record import MoveRecord, Pauses
 
 
 class Lease:
@@ -26,14 +27,16 @@ class Lease:
     """
 
     __slots__ = (
-        "_granted",
         "_tickets",
         "_waiting",
         "aborted",
+        "granted",
         "limited",
         "model",
         "on_abort",
+        "pauses",
         "phases",
+        "swap",
         "ticket",
         "upstream",
     )
@@ -42,6 +45,12 @@ class Lease:
     """Where to send the request; set when the block is entered."""
     phases: Phases
     """What the wait was made of."""
+    granted: bool
+    """Whether the holder was let in."""
+    swap: MoveRecord | None
+    """The model's way up that it waited for."""
+    pauses: Pauses | None
+    """When the model was asleep in the middle of the block; None: never."""
     on_abort: Callable[[LlmsnapError], None] | None
     """For the holder to set; called once when the process is gone or going. Must not raise."""
     aborted: LlmsnapError | None
@@ -55,14 +64,16 @@ class Lease:
         self.on_abort = None
         self.aborted = None
         self._tickets = tickets
-        self._granted = False
+        self.granted = False
+        self.swap = None
+        self.pauses = None
         self._waiting: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Lease:
         tickets = self._tickets
         tickets.open[self.ticket] = self
         tickets.post(RequestArrived(self.ticket, self.model, self.limited))
-        if not self._granted and self.aborted is None:
+        if not self.granted and self.aborted is None:
             self._waiting = asyncio.get_running_loop().create_future()
             try:
                 await self._waiting
@@ -86,8 +97,19 @@ class Lease:
         """Let the holder in."""
         self.upstream = upstream
         self.phases = phases
-        self._granted = True
+        self.granted = True
         self._wake()
+
+    def pause(self, now: float) -> None:
+        """Note that the model is put to sleep under the holder."""
+        if self.pauses is None:
+            self.pauses = Pauses()
+        self.pauses.begin(now)
+
+    def resume(self, now: float) -> None:
+        """Note that the model is awake; nothing for one who came only now."""
+        if self.pauses is not None and self.pauses.since is not None:
+            self.pauses.end(now)
 
     def abort(self, error: LlmsnapError) -> None:
         """Turn the waiting client away, or tell the holder that its model is going."""

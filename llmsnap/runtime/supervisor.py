@@ -6,10 +6,10 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
@@ -39,11 +39,14 @@ from llmsnap.errors import (
     UpstreamLost,
 )
 from llmsnap.runtime.lease import Lease, Tickets
+from llmsnap.runtime.moves import Moves
 from llmsnap.runtime.prefetch import ReadAhead
 from llmsnap.runtime.rest import RestView
+from llmsnap.runtime.roles import Decides, Runs
 from llmsnap.runtime.story import Story, Transition
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.telemetry.recorder import Recorder
 
 __all__ = ["Lease", "Supervisor", "Upstream"]
 
@@ -56,63 +59,20 @@ _LAST_KILL_S: Final = 5.0
 _SHOWN_HISTORY: Final = 20
 
 
-class Decides(Protocol):
-    """What the supervisor needs of `core.Scheduler`."""
-
-    @property
-    def next_deadline(self) -> float: ...
-
-    @property
-    def idle(self) -> bool: ...
-
-    @property
-    def history(self) -> Collection[tuple[float, Event, Sequence[Action]]]: ...
-
-    def handle(self, event: Event) -> list[Action]: ...
-
-    def view(self, model: str) -> ModelView: ...
-
-    def views(self) -> list[ModelView]: ...
-
-
-class Runs(Protocol):
-    """What it needs of a `Runner`, which reports to `Supervisor.post`."""
-
-    @property
-    def upstream(self) -> Upstream | None: ...
-
-    @property
-    def pid(self) -> int | None: ...
-
-    @property
-    def rest(self) -> RestView: ...
-
-    @property
-    def alive(self) -> bool: ...
-
-    @property
-    def unload_timeout_s(self) -> float: ...
-
-    def start(self, generation: int) -> None: ...
-
-    def stop(self, *, now: bool = False) -> None: ...
-
-    def fail(self, error: LlmsnapError) -> None: ...
-
-    def sleep(self) -> None: ...
-
-    def wake(self) -> None: ...
-
-
 class Supervisor:
     """Lends models to requests, and starts and ends their processes as the scheduler says.
 
     All of it happens between two awaits, so that there are no locks. Build it within the loop.
-    Without `ahead`, nothing is read for a model before it starts.
+    Without `ahead`, nothing is read for a model before it starts; without `recorder`, nobody hears
+    how models come and go.
     """
 
     def __init__(
-        self, scheduler: Decides, background: Background, ahead: ReadAhead | None = None
+        self,
+        scheduler: Decides,
+        background: Background,
+        ahead: ReadAhead | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Set when a bug made it give up: all is being ended, and the program should exit."""
@@ -124,6 +84,7 @@ class Supervisor:
         self._tickets = Tickets(self.post)
         self._events: deque[Event] = deque()
         self._posting = False
+        self._moves = Moves(recorder or Recorder(), self._tickets.open, self.rest)
         self._watchers: list[Watcher] = []
         self._story = Story(scheduler.views(), self._loop.time)
         self._news = asyncio.Event()
@@ -299,8 +260,9 @@ class Supervisor:
             actions = self._scheduler.handle(event)
             for action in actions:
                 self._begin(action)
-            for transition in self._story.follow(event, actions, pid):
-                self._tell(transition)
+            if steps := self._story.follow(event, actions, pid):
+                self._moves.follow(event, actions)
+                self._tell(steps)
             self._ahead.follow(event, actions)
         except Exception as error:  # the root of all decisions: none can be trusted any more
             self._give_up(error, event)
@@ -331,15 +293,15 @@ class Supervisor:
         assert upstream is not None, f"{lease.model} isn't ready"
         lease.grant(upstream, phases)
 
-    def _tell(self, transition: Transition) -> None:
-        model = transition.model
-        if transition.after in _GONE:
-            for gone in self._gone.pop(model, ()):
-                if not gone.done():
-                    gone.set_result(None)
-        view = replace(self._scheduler.view(model), state=transition.after)
-        for watcher in self._watchers:
-            self._loop.call_soon(watcher, view, transition.before)
+    def _tell(self, steps: Sequence[Transition]) -> None:
+        for step in steps:
+            if step.after in _GONE:
+                for gone in self._gone.pop(step.model, ()):
+                    if not gone.done():
+                        gone.set_result(None)
+            view = replace(self._scheduler.view(step.model), state=step.after)
+            for watcher in self._watchers:
+                self._loop.call_soon(watcher, view, step.before)
 
     def _arm(self) -> None:
         """Have the loop ring at the scheduler's deadline; a timer that rings early may stay."""

@@ -170,9 +170,11 @@ def model_line(model: str) -> bytes:
     return b"X-Llmsnap-Model: %b\r\n" % quote(model, safe="!#$&'()*+,/:;=?@[] ").encode()
 
 
-def timings(phases: Phases, prefill_s: float) -> bytes:
+def timings(phases: Phases, prefill_s: float, paused_s: float = 0.0) -> bytes:
     """Return the value of `Server-Timing`, in milliseconds: the phases that were, then prefill."""
     value = b"prefill;dur=%.1f" % (prefill_s * 1e3)
+    if paused_s:
+        value += b", pause;dur=%.1f" % (paused_s * 1e3)
     if phases is not NO_WAIT and phases.total_s:
         value = b", ".join((*_metrics(phases), value))
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -10,6 +11,9 @@ from aiohttp import hdrs, web
 from llmsnap.config.schema import Config
 from llmsnap.errors import ModelNotFound
 from llmsnap.runtime.tasks import Background
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.recorder import Recorder
+from llmsnap.web.accesslog import client_ip
 from llmsnap.web.body import HeldBody
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
@@ -35,7 +39,14 @@ _SHORT_BYTES: Final = 64 * 1024
 class Proxy:
     """Serves what names a model. Build it within the loop."""
 
-    def __init__(self, config: Config, lender: Lender, *, ping_s: float = PING_S) -> None:
+    def __init__(
+        self,
+        config: Config,
+        lender: Lender,
+        recorder: Recorder | None = None,
+        *,
+        ping_s: float = PING_S,
+    ) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
         loop = asyncio.get_running_loop()
         dates, outbox = Dates(loop.time), Outbox(loop)
@@ -57,7 +68,7 @@ class Proxy:
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
         self._background = Background()
         courier = Courier(self._pools, outbox, self._background)
-        self._shop = Shop(loop, lender, courier, self._background)
+        self._shop = Shop(loop, lender, courier, self._background, recorder or Recorder())
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
 
@@ -86,7 +97,8 @@ class Proxy:
             delivery = Delivery(request, route.manner, rename_to=rename_to)
             if asked.stream:
                 delivery.keep_company()
-            return await Serving(self._shop, route, order, delivery).run(limited=True)
+            record = _record(request, route, order)
+            return await Serving(self._shop, route, order, delivery, record).run(limited=True)
         finally:
             body.close()
 
@@ -107,7 +119,8 @@ class Proxy:
             upgrade = upgrade_lines(request)
             payload = await _untouched(request, body, declared)
             order = Order(request, target, payload, self._hidden, upgrade)
-            serving = Serving(self._shop, route, order, Delivery(request, route.manner))
+            record = _record(request, route, order)
+            serving = Serving(self._shop, route, order, Delivery(request, route.manner), record)
             if upgrade and route.config.compat.ignore_websockets:
                 return await serving.run_unnoticed()
             is_inference = request.method == hdrs.METH_POST and plain in _INFERENCE
@@ -120,6 +133,15 @@ class Proxy:
         if route is None:
             raise ModelNotFound(f"no model or alias {name!r}; see /v1/models")
         return route
+
+
+def _record(request: web.Request, route: Route, order: Order) -> RequestRecord:
+    return RequestRecord(
+        model=route.id,
+        path=order.target.partition(b"?")[0].decode("utf-8", "replace"),
+        client=client_ip(request),
+        arrived_at=monotonic(),
+    )
 
 
 def upstream_target(request: web.Request) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
 from typing import Final
 
-from llmsnap.core.messages import NO_WAIT, Phases
 from llmsnap.errors import BadGateway, LlmsnapError, UpstreamLost
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.tokens import Excerpt
 from llmsnap.web.delivery import Delivery
 from llmsnap.web.headers import Answer, timings
 from llmsnap.web.sse import Silence
@@ -33,8 +33,6 @@ class Reply:
     """Set when the upstream switches protocols: where, its answer, and what came behind it."""
     may_switch = False
     """Whether the client asked for a switch of protocols."""
-    was_forwarded = False
-    """Whether the model was asked: it may be at work on the answer."""
     _connection: UpstreamConnection | None = None
     _news: asyncio.Future[None] | None = None
     _failure: Exception | None = None
@@ -46,20 +44,21 @@ class Reply:
     _header_limit: asyncio.TimerHandle | None = None
     _stall: Silence | None = None
 
-    def __init__(self, model: str, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
-        self._model = model
+    def __init__(
+        self,
+        record: RequestRecord,
+        delivery: Delivery,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        reads_tokens: bool = False,
+    ) -> None:
+        self._record = record
+        self._model = record.model
         self._delivery = delivery
         self._loop = loop
-        self._phases: Phases = NO_WAIT
-        self._forwarded_at = 0.0
+        self._reads_tokens = reads_tokens
 
     # ---- for whoever asks the upstream ---------------------------------------------------------
-
-    def forwarded(self, phases: Phases) -> None:
-        """Note that the request goes to the upstream now, after a wait of those phases."""
-        self._phases = phases
-        self._forwarded_at = perf_counter()  # uvloop's clock counts in whole milliseconds
-        self.was_forwarded = True
 
     def limit_header(self, limit_s: float, late: Callable[[], LlmsnapError]) -> None:
         """Fail with `late()` unless the answer begins within `limit_s`."""
@@ -100,6 +99,7 @@ class Reply:
             return
         if self._delivery.has_begun:
             self._failure = None
+            self._record.error = error.message
             self._delivery.fail(error)
         else:
             self._failure = error
@@ -127,10 +127,12 @@ class Reply:
             self._has_begun = True
             if self._header_limit is not None:
                 self._header_limit.cancel()
-            timing = timings(self._phases, perf_counter() - self._forwarded_at)
-            self._delivery.begin(answer, timing, pieces, complete)
             self._is_stream = answer.is_event_stream
+            timing = self._begin(answer)
+            self._record.feed(pieces)
+            self._delivery.begin(answer, timing, pieces, complete)
         else:
+            self._record.feed(pieces)
             self._delivery.more(pieces, complete)
         if complete or self._delivery.outlet.is_whole:
             self._end()
@@ -138,6 +140,13 @@ class Reply:
             self._hold_up()
         elif self._is_stream:
             self._pace()
+
+    def _begin(self, answer: Answer) -> bytes:
+        """Put the answer's beginning down; return the value of `Server-Timing`."""
+        record = self._record
+        excerpt = Excerpt(is_encoded=answer.is_encoded) if self._reads_tokens else None
+        record.begin(answer.status, is_stream=answer.is_event_stream, excerpt=excerpt)
+        return timings(record.phases, record.prefill_s, record.paused_before_s)
 
     def upgraded(self, answer: Answer, tail: bytes) -> None:
         """Leave the connection to whoever waits."""

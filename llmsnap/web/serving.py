@@ -13,11 +13,13 @@ from aiohttp import web
 
 from llmsnap.config.schema import ModelConfig
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import NO_WAIT, ModelView
+from llmsnap.core.messages import ModelView
 from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
 from llmsnap.web.filters import BodyFilters
@@ -65,19 +67,24 @@ class Shop:
     lender: Lender
     courier: Courier
     background: Background
+    recorder: Recorder
 
 
 class Serving:
-    """One request at work."""
+    """One request at work, which is put down in `record`."""
 
-    def __init__(self, shop: Shop, route: Route, order: Order, delivery: Delivery) -> None:
+    def __init__(
+        self, shop: Shop, route: Route, order: Order, delivery: Delivery, record: RequestRecord
+    ) -> None:
         self._lender = shop.lender
         self._courier = shop.courier
         self._background = shop.background
         self._route = route
         self._order = order
         self._delivery = delivery
-        self._reply = Reply(route.id, delivery, shop.loop)
+        self._record = record
+        self._recorder = shop.recorder
+        self._reply = Reply(record, delivery, shop.loop, reads_tokens=shop.recorder.reads_tokens)
         self._reply.may_switch = bool(order.more)
 
     async def run(self, *, limited: bool) -> web.StreamResponse:
@@ -100,7 +107,7 @@ class Serving:
                 lease.on_abort = self._reply.fail
                 if lease.aborted is not None:
                     raise lease.aborted
-                self._reply.forwarded(lease.phases)
+                self._record.forwarded(lease)
                 self._set_limits(lease.upstream)
                 try:
                     await self._courier.ask(self._order, self._reply, lease.upstream)
@@ -110,10 +117,15 @@ class Serving:
                     await self._switch(lease)
         except LlmsnapError as error:
             if not self._delivery.has_begun:
+                self._record.status = error.status
+                self._record.error = error.message
                 raise
             self._reply.fail(error)
         finally:
             self._reply.close()
+            self._record.end(is_whole=self._delivery.outlet.is_whole)
+            if limited:
+                self._recorder.request(self._record)
 
     async def _run_to_the_end(self, limited: bool) -> None:
         """Run, and once the model is at work, go on though the client leaves."""
@@ -129,7 +141,7 @@ class Serving:
         try:
             error = await asyncio.shield(running)
         except asyncio.CancelledError:
-            if not self._reply.was_forwarded:
+            if not self._record.forwarded_at:
                 running.cancel()
             raise
         if error is not None:
@@ -140,7 +152,6 @@ class Serving:
         upstream = self._lender.upstream(self._route.id)
         if upstream is None:
             raise Conflict(f"model {self._route.id!r} isn't up, and this is no reason to load it")
-        self._reply.forwarded(NO_WAIT)
         try:
             await self._courier.ask(self._order, self._reply, upstream)
             await self._switch(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from llmsnap.core.board import Board
+from llmsnap.core.cause import ASKED
 from llmsnap.core.constraints import Free
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.lifecycle import State
@@ -83,7 +84,7 @@ def test_an_end_comes_after_the_answers_it_cuts() -> None:
     board.enqueue(1, slot, limited=True)
     board.admit(board.tickets[1])
     board.begin(11.0)
-    board.end(slot, unloaded)
+    board.end(slot, unloaded, ASKED)
     abort, stop = board.actions
     assert isinstance(abort, Abort)
     assert abort.ticket == 1
@@ -97,7 +98,7 @@ def test_one_that_is_put_to_sleep_with_answers_waits_for_its_turn() -> None:
     board.enqueue(1, slot, limited=True)
     board.admit(board.tickets[1])
     board.begin(30.0)
-    board.sleep(slot)
+    board.sleep(slot, ASKED)
     assert [entry.since for entry in board.queue.values()] == [30.0]
     assert slot.is_paused
     board.finish(board.tickets[1])

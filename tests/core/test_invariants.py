@@ -8,6 +8,7 @@ import pytest
 
 from llmsnap.core import invariants
 from llmsnap.core.board import Board
+from llmsnap.core.cause import ASKED
 from llmsnap.core.lifecycle import State
 from tests.core.play import GIB, Play, arrive, model, ready
 
@@ -40,7 +41,7 @@ def disorder(board: Board) -> None:
 
 def overcommit(board: Board) -> None:
     """Both loaded where one fits."""
-    board.load(board.slots["b"], board.ledger.share_of(board.slots["b"]))
+    board.load(board.slots["b"], board.ledger.share_of(board.slots["b"]), ASKED)
 
 
 def overfill_the_tier(board: Board) -> None:
@@ -51,13 +52,13 @@ def overfill_the_tier(board: Board) -> None:
 
 def pause_without_a_place(board: Board) -> None:
     """Put to sleep with an answer, and not in the queue."""
-    board.sleep(board.slots["a"])
+    board.sleep(board.slots["a"], ASKED)
     board.drop_call(board.slots["a"])
 
 
 def serve_without_a_process(board: Board) -> None:
     """Stopped while it answers."""
-    board.stop(board.slots["a"])
+    board.stop(board.slots["a"], ASKED)
 
 
 def miscount(board: Board) -> None:

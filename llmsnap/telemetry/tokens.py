@@ -1,0 +1,219 @@
+"""How many tokens an answer cost and how long they took, read from its bytes as they pass.
+
+llama-server says `timings`, OpenAI's and Anthropic's kind say `usage`: in the answer, or in the
+first and the last events of a stream. So its beginning and its end are kept, as references to what
+came, and read when the answer is over. What an answer doesn't say is None, not zero.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+END_BYTES: Final = 8 * 1024
+"""Kept of an answer's beginning; of its end, up to twice that."""
+_MOST_INFLATED: Final = 2**20
+"""A compressed answer that grows by more in one go is no text, or a trap."""
+_LONGEST_OBJECT: Final = 2 * 1024
+
+_decoder: Final = json.JSONDecoder()
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer says of its tokens."""
+
+    computed: int | None = None
+    """Of the prompt: those that weren't in the cache, or all, where nothing is said of a cache."""
+    cached: int | None = None
+    """Of the prompt: those that were in the cache."""
+    generated: int | None = None
+    prompt_s: float | None = None
+    """What the computed ones of the prompt took."""
+    generation_s: float | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    """Of the drafted ones."""
+
+    @property
+    def prompt(self) -> int | None:
+        """All tokens of the prompt."""
+        return None if self.computed is None else self.computed + (self.cached or 0)
+
+
+class Excerpt:
+    """The beginning and the end of an answer's body."""
+
+    __slots__ = ("_before", "_head", "_inflate", "_is_lost", "_last", "_last_bytes", "_room")
+
+    def __init__(self, *, is_encoded: bool = False) -> None:
+        self._head: list[bytes] = []
+        self._room = END_BYTES
+        """What is free in the head."""
+        self._before: list[bytes] = []
+        self._last: list[bytes] = []
+        self._last_bytes = 0
+        self._is_lost = False
+        # 47: gzip or zlib, whichever it is. What is neither (br, zstd) can't be read.
+        self._inflate = zlib.decompressobj(47) if is_encoded else None
+
+    def feed(self, pieces: list[bytes]) -> None:
+        """Take what came of the body."""
+        if self._inflate is not None:
+            pieces = self._inflated(pieces)
+        size = sum(map(len, pieces))
+        if size <= self._room:
+            self._head += pieces
+            self._room -= size
+            return
+        if self._room:
+            self._fill_head(pieces)
+        elif size > END_BYTES:
+            self._last = [b"".join(pieces)[-END_BYTES:]]
+            self._last_bytes = END_BYTES
+        else:
+            self._last += pieces
+            self._last_bytes += size
+        if self._last_bytes >= END_BYTES:
+            self._before, self._last, self._last_bytes = self._last, [], 0
+
+    def tokens(self) -> Tokens | None:
+        """Return what the body says; None: nothing."""
+        if self._is_lost:
+            return None
+        head = b"".join(self._head)
+        tail = b"".join((*self._before, *self._last))
+        if not tail and (said := _decoded(head)) is not None:
+            return _tokens(*said)
+        usage = _object(head, b'"usage"', bytes.find) or {}
+        later = _object(tail, b'"usage"', bytes.rfind) or _object(head, b'"usage"', bytes.rfind)
+        # Anthropic's streams tell of the prompt in their first event, of the rest in a late one.
+        usage |= {key: value for key, value in (later or {}).items() if value}
+        timings = _object(tail, b'"timings"', bytes.rfind)
+        return _tokens(usage, timings or _object(head, b'"timings"', bytes.rfind) or {})
+
+    def _fill_head(self, pieces: list[bytes]) -> None:
+        came = b"".join(pieces)
+        self._head.append(came[: self._room])
+        rest = came[self._room :][-END_BYTES:]
+        self._room = 0
+        self._last, self._last_bytes = [rest], len(rest)
+
+    def _inflated(self, pieces: list[bytes]) -> list[bytes]:
+        assert self._inflate is not None
+        if self._is_lost:
+            return []
+        try:
+            text = self._inflate.decompress(b"".join(pieces), _MOST_INFLATED)
+        except zlib.error:
+            self._is_lost = True
+            return []
+        self._is_lost = bool(self._inflate.unconsumed_tail)
+        return [text]
+
+
+class _Inner(msgspec.Struct):
+    """What OpenAI's `response` and Anthropic's `message` events hold."""
+
+    usage: Any = None
+
+
+class _Body(msgspec.Struct):
+    """The parts of an answer that say something of its tokens."""
+
+    usage: Any = None
+    timings: Any = None
+    response: _Inner | None = None
+    message: _Inner | None = None
+
+
+_bodies: Final = msgspec.json.Decoder(_Body)
+
+
+def _decoded(body: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return usage and timings of a whole answer; None when it isn't one JSON object."""
+    if not body.startswith((b"{", b" ", b"\n")):
+        return None
+    try:
+        said = _bodies.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    inner = said.response or said.message
+    return _mapping(said.usage or (inner and inner.usage)), _mapping(said.timings)
+
+
+def _object(
+    text: bytes, key: bytes, seek: Callable[[bytes, bytes, int, int], int]
+) -> dict[str, Any] | None:
+    """Return the first (`bytes.find`) or last (`bytes.rfind`) object called `key`, if it is whole.
+
+    In a JSON text within a JSON text the quotes are escaped, so that it isn't taken for one.
+    """
+    start, end = 0, len(text)
+    while (at := seek(text, key, start, end)) >= 0:
+        start, end = (at + 1, end) if seek is bytes.find else (start, at + len(key) - 1)
+        rest = text[at + len(key) :][:_LONGEST_OBJECT].lstrip()
+        if rest.startswith(b":") and text[at - 1 : at] != b"\\":
+            try:
+                value, _ = _decoder.raw_decode(rest[1:].decode("utf-8", "replace").lstrip())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                return value
+    return None
+
+
+def _tokens(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Tokens | None:
+    computed, cached = _prompt(usage)
+    tokens = Tokens(
+        computed=_first(_count(timings, "prompt_n"), computed),
+        cached=_first(_count(timings, "cache_n"), cached),
+        generated=_first(
+            _count(timings, "predicted_n"),
+            _count(usage, "completion_tokens"),
+            _count(usage, "output_tokens"),
+        ),
+        prompt_s=_seconds(timings, "prompt_ms"),
+        generation_s=_seconds(timings, "predicted_ms"),
+        drafted=_count(timings, "draft_n"),
+        accepted=_count(timings, "draft_n_accepted"),
+    )
+    return None if tokens == _NOTHING else tokens
+
+
+_NOTHING: Final = Tokens()
+
+
+def _prompt(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the computed and the cached tokens of the prompt, as `usage` tells them."""
+    anthropic = _count(usage, "cache_read_input_tokens")
+    if anthropic is not None:  # whose `input_tokens` are those that weren't in the cache
+        new, written = _count(usage, "input_tokens"), _count(usage, "cache_creation_input_tokens")
+        return None if new is None else new + (written or 0), anthropic
+    whole = _first(_count(usage, "prompt_tokens"), _count(usage, "input_tokens"))
+    details = _mapping(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    cached = _count(details, "cached_tokens")
+    return whole if whole is None else max(0, whole - (cached or 0)), cached
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(said: Mapping[str, Any], key: str) -> int | None:
+    value = said.get(key)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _seconds(said: Mapping[str, Any], key: str) -> float | None:
+    value = said.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        return None
+    return value / 1e3
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
