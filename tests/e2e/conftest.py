@@ -43,10 +43,10 @@ def configure(models: Mapping[str, Path]) -> Configure:
 
 
 @contextmanager
-def direct_server(model: Path) -> Iterator[str]:
-    """Run a llama-server with nothing in front of it; yields its URL."""
+def direct_server(model: Path, *extra: str) -> Iterator[str]:
+    """Run a llama-server with nothing in front of it, with `extra` options; yields its URL."""
     port = free_port()
-    argv = [arg.replace("${PORT}", str(port)) for arg in server_argv(model)]
+    argv = [arg.replace("${PORT}", str(port)) for arg in server_argv(model, extra=extra)]
     process = subprocess.Popen(
         argv, env=server_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
