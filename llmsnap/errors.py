@@ -168,6 +168,12 @@ class DoesNotFit(ServiceUnavailable):
     retry_after_s = 60.0
 
 
+class OutOfMemory(ServiceUnavailable):
+    """The model's server ran out of memory twice, although room was made for it."""
+
+    retry_after_s = 30.0
+
+
 class BackingOff(ServiceUnavailable):
     """The model's last starts failed; it isn't tried again just yet."""
 

@@ -136,6 +136,18 @@ class NeedChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedEstimated:
+    """All that is known of the need of `model` is an estimate; what was learned holds no more.
+
+    Bytes a device; no `estimate`: nothing is known. `certain` is the part of it that is sure.
+    """
+
+    model: str
+    estimate: Mapping[str, int] | None = None
+    certain: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignChanged:
     """Other programs now use so many bytes of `device`."""
 
@@ -187,6 +199,7 @@ Event = (
     | ModelChanged
     | ModelGoing
     | NeedChanged
+    | NeedEstimated
     | ForeignChanged
     | AbilityChanged
     | UnloadRequested

@@ -15,6 +15,7 @@ from llmsnap.core.messages import (
     ModelChanged,
     ModelGoing,
     NeedChanged,
+    NeedEstimated,
 )
 from llmsnap.core.slot import COMING, Slot
 from llmsnap.core.timeline import Phase
@@ -82,6 +83,18 @@ def need_changed(board: Board, event: NeedChanged) -> None:
         }
 
 
+def need_estimated(board: Board, event: NeedEstimated) -> None:
+    """Take in that nothing better than an estimate is known; from the next load on it counts.
+
+    A model that is up stays in the books as it is: its memory is what it is.
+    """
+    slot = board.slots.get(event.model)
+    if slot is not None:
+        slot.spec = replace(slot.spec, certain=event.certain)
+        slot.need, slot.estimate = None, event.estimate
+        board.ledger.settle()
+
+
 def foreign_changed(board: Board, event: ForeignChanged) -> None:
     """Take in what other programs use; it keeps models out, but evicts none."""
     if event.device in board.ledger.foreign:
@@ -131,6 +144,8 @@ def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
         _raise_need(board, slot)
     if before is State.STARTING:
         slot.error = event.error or reasons.start_failed(slot)
+        if event.oom and slot.ooms > 1:
+            slot.error = reasons.out_of_memory(board, slot, slot.error)
         if not event.oom or slot.ooms > 1:
             _start_failed(board, slot)
     else:

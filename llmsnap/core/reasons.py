@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
@@ -15,6 +16,7 @@ from llmsnap.errors import (
     LlmsnapError,
     ModelNotFound,
     ModelUnloaded,
+    OutOfMemory,
     ShuttingDown,
     StartFailed,
     UpstreamLost,
@@ -59,6 +61,24 @@ def does_not_fit(board: Board, slot: Slot) -> LlmsnapError:
         f"{size(max(0, needed - lack))} of {size(capacity)} are available{beside}; "
         "give it less context or fewer layers there, or raise the device's budget"
         + (", or unpin a model" if beside else "")
+    )
+
+
+def out_of_memory(board: Board, slot: Slot, error: LlmsnapError) -> LlmsnapError:
+    """Memory ran out while it was loaded, and once more after room was made for it (R4)."""
+    beside: Counter[str] = Counter()
+    for other in board.slots.values():
+        if other is not slot and other.is_on_devices and other.share is not None:
+            beside.update(other.share.bytes)
+    is_known = slot.share is not None and not slot.share.alone
+    books = "".join(
+        f"; {size(needed) if is_known else 'an unknown amount'} of {device} was thought to do, "
+        f"{size(max(0, board.ledger.room[device] - beside[device]))} was there"
+        for device, needed in sorted(slot.booked.items())
+    )
+    return OutOfMemory(
+        f"{slot.name!r} ran out of memory while it was loaded, and again after room was made{books}"
+        f"; give it less context or fewer layers. {error}"
     )
 
 

@@ -33,6 +33,7 @@ from llmsnap.core.messages import (
     ModelSpec,
     ModelView,
     NeedChanged,
+    NeedEstimated,
     RequestArrived,
     RequestFinished,
     Schedule,
@@ -122,6 +123,8 @@ class Scheduler:
                 news.model_going(board, event)
             case NeedChanged():
                 news.need_changed(board, event)
+            case NeedEstimated():
+                news.need_estimated(board, event)
             case ForeignChanged():
                 news.foreign_changed(board, event)
             case AbilityChanged():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Self
 
 import aiohttp
@@ -43,12 +44,23 @@ class Prober:
 
     async def is_ready(self, url: str, *, key: str = "") -> bool:
         """Return whether a GET of `url` is answered with exactly 200, within the limit."""
-        headers = {"Authorization": f"Bearer {key}"} if key else None
         try:
-            async with self._client().get(url, headers=headers, allow_redirects=False) as answer:
+            async with self._get(url, key) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError):
             return False
+
+    async def fetch(self, url: str, *, key: str = "") -> bytes:
+        """Return the body of a GET of `url`; empty when it isn't answered with 200 in time."""
+        try:
+            async with self._get(url, key) as answer:
+                return await answer.read() if answer.status == 200 else b""
+        except (aiohttp.ClientError, OSError):
+            return b""
+
+    def _get(self, url: str, key: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        headers = {"Authorization": f"Bearer {key}"} if key else None
+        return self._client().get(url, headers=headers, allow_redirects=False)
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -13,6 +13,7 @@ from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
+from llmsnap.memory.oomkills import oom_kills
 from llmsnap.runtime.health import Prober, until_ready
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
 from llmsnap.runtime.oom import ran_out_of_memory
@@ -39,6 +40,8 @@ class Tools:
     files: RunFiles
     write_log: Callable[[str, bytes], None]
     """Takes a model's id and what its process printed."""
+    oom_kills: Callable[[], int | None] = oom_kills
+    """Counts the processes that the kernel has ended because memory ran out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Life:
         """How it sleeps, from READY on; None: not at all."""
         self._tools = tools
         self._chooser = chooser
+        self._kills_before: int | None = None
         self._mark = secrets.token_hex(16)
         self._tail = LogBuffer(_TAIL_BYTES)
         self._log = SecretFilter(plan.secrets, self._write_log)
@@ -110,6 +114,7 @@ class Life:
 
     async def _launch(self, pipe: LogPipe) -> Child:
         plan = self.plan
+        self._kills_before = self._tools.oom_kills()
         child = await launch(
             Command(argv=plan.argv, env=plan.env),
             output=pipe.write_end,
@@ -203,10 +208,17 @@ class Life:
 
     def _outcome(self, error: LlmsnapError, code: int | None) -> Outcome:
         output = self._tail.history()
-        oom = code is not None and ran_out_of_memory(code, output.decode(errors="replace"))
+        oom = code is not None and ran_out_of_memory(
+            code, output.decode(errors="replace"), kernel_kills=self._kernel_kills()
+        )
         if tail := last_lines(output):
             error = type(error)(f"{error}; last output:\n{tail}")
         return Outcome(error, oom)
+
+    def _kernel_kills(self) -> int | None:
+        """Return how many processes the kernel has ended since the launch; None: unknown."""
+        now = self._tools.oom_kills()
+        return None if now is None or self._kills_before is None else now - self._kills_before
 
     def _write_log(self, data: bytes) -> None:
         self._tail.write(data)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import AbilityChanged, Event, ModelChanged, ModelGoing, NeedChanged
+from llmsnap.core.messages import (
+    AbilityChanged,
+    Event,
+    ModelChanged,
+    ModelGoing,
+    NeedChanged,
+    NeedEstimated,
+)
 from llmsnap.errors import UpstreamLost
 from tests.core.play import (
     GIB,
@@ -142,12 +149,53 @@ def test_r04_a_paused_answer_is_lost_with_its_process() -> None:
 
 
 def test_r04_out_of_memory_tries_once_more_with_a_larger_need() -> None:
-    """Tickets keep their places; the second time it is a failed start."""
-    play = Play(model("a", 10))
+    """Tickets keep their places; the second time they hear what was needed and what was there."""
+    play = Play(model("a", 10), model("p", 4, pinned=True))
+    play.at(0, ready("p"))
+    play.at(0, foreign("gpu0", 2))
     play.at(0, arrive(1, "a"))
     assert play.at(1, oom("a")) == ["start a"]
     assert play.scheduler.view("a").need == {"gpu0": round(11.5 * GIB)}
-    assert play.at(2, oom("a", 2)) == ["reject 1: StartFailed"]
+    assert play.at(2, oom("a", 2)) == ["reject 1: OutOfMemory"]
+    assert "11.5 GiB of gpu0 was thought to do, 18 GiB was there" in str(play.error())
+    assert "a is out of memory" in str(play.error())
+
+
+def test_r04_out_of_memory_of_an_unknown_need() -> None:
+    """It had all that there is, twice."""
+    play = Play(model("a", None))
+    play.at(0, arrive(1, "a"))
+    assert play.at(1, oom("a")) == ["start a"]
+    assert play.at(2, oom("a", 2)) == ["reject 1: OutOfMemory"]
+    assert "an unknown amount of gpu0" in str(play.error())
+    assert "24 GiB was there" in str(play.error())
+
+
+def test_r04_an_estimate_comes_later() -> None:
+    """From then on it counts: another fits beside it."""
+    play = Play(model("a", None), model("b", 10))
+    assert play.at(0, NeedEstimated("a", {"gpu0": 12 * GIB}, {"gpu0": 8 * GIB})) == []
+    play.up("a", at=1)
+    assert play.at(2, arrive(1, "b")) == ["start b"]
+
+
+def test_r04_what_is_certain_of_an_estimate_may_be_too_much() -> None:
+    """Weights over the capacity: 503, and nobody makes room for it."""
+    play = Play(model("a", None), model("b", 10))
+    play.up("b")
+    play.at(1, NeedEstimated("a", {"gpu0": 32 * GIB}, {"gpu0": 28 * GIB}))
+    assert play.at(2, arrive(1, "a")) == ["reject 1: DoesNotFit"]
+
+
+def test_r04_what_was_learned_may_be_forgotten() -> None:
+    """A model that is up stays in the books as it was; the next load is alone."""
+    play = Play(model("a", 10), model("b", 10))
+    play.up("a")
+    assert play.at(1, NeedEstimated("a")) == []
+    play.up("b", at=2)
+    play.at(3, unload("a"))
+    play.at(4, exited("a"))
+    assert play.at(5, arrive(1, "a")) == ["sleep b"]
 
 
 def test_r04_getting_ready_clears_what_ran_out() -> None:
@@ -235,6 +283,7 @@ def test_r04_an_order_is_no_news(trigger: Trigger) -> None:
     [
         ModelChanged("nope", 1, Trigger.READY),
         NeedChanged("nope", {"gpu0": 1}),
+        NeedEstimated("nope", {"gpu0": 1}),
         AbilityChanged("nope", can_sleep=True, can_pause=True),
         foreign("nope", 1),
     ],

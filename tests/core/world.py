@@ -32,6 +32,7 @@ from llmsnap.core.messages import (
     ModelGoing,
     ModelSpec,
     NeedChanged,
+    NeedEstimated,
     Reject,
     RequestArrived,
     RequestFinished,
@@ -421,6 +422,15 @@ class World:
         process.uses, process.alone = dict(need), False
         self.feed(NeedChanged(model, need))
 
+    def forget(self, model: str) -> None:
+        """Another file takes the place of the one whose need was learned; who is up stays up."""
+        spec = self.specs[model]
+        if spec.pinned:
+            return
+        estimate = dict(spec.need or self.guess(spec)) if self.rng.random() < 0.7 else None
+        self.specs[model] = replace(spec, need=None, estimate=estimate)
+        self.feed(NeedEstimated(model, estimate))
+
     def guess(self, spec: ModelSpec) -> dict[str, int]:
         """What a model takes that nobody knows anything about."""
         return {device: self.capacity[device] // 2 for device in spec.devices}
@@ -540,8 +550,8 @@ def script(world: World, events: int) -> None:
         when += rng.expovariate(1 / 3)
         name = rng.choice(names)
         kind = rng.choices(
-            ["client", "burst", "load", "foreign", "unload", "sleep", "learn", "ability"],
-            [60, 8, 4, 4, 2, 3, 4 * world.odds.grow, 2 * world.odds.grow],
+            ["client", "burst", "load", "foreign", "unload", "sleep", "learn", "ability", "forget"],
+            [60, 8, 4, 4, 2, 3, *(odds * world.odds.grow for odds in (4, 2, 1))],
         )[0]
         match kind:
             case "client" | "burst":
@@ -560,6 +570,8 @@ def script(world: World, events: int) -> None:
                 world.after(when, world.ask_to_sleep, name)
             case "learn":
                 world.after(when, world.learn, name)
+            case "forget":
+                world.after(when, world.forget, name)
             case "ability":
                 world.after(when, world.change_ability, name)
     if rng.random() < 0.5:

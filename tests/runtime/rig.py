@@ -83,6 +83,8 @@ class Rig:
         self.supervisor: Supervisor | None = None
         self.runners: dict[str, Runner] = {}
         self.scheduler: Scheduler | None = None
+        self.kernel_kills: list[int | None] = []
+        """What the kernel says, question by question; then that it doesn't tell."""
 
     def tools(self) -> Tools:
         """What runners need; they report to the supervisor when there is one."""
@@ -92,6 +94,7 @@ class Rig:
             prober=self.prober,
             files=self.files,
             write_log=self.logs.write_upstream,
+            oom_kills=lambda: self.kernel_kills.pop(0) if self.kernel_kills else None,
         )
 
     def runner(self, a_plan: Plan, *, driver: Driver | None = None) -> Runner:

@@ -197,6 +197,15 @@ async def test_out_of_memory_is_told_apart(rig: Rig, script: str, oom: bool) -> 
     assert (await rig.reported(Trigger.EXITED)).oom is oom
 
 
+@pytest.mark.parametrize(("after", "oom"), [(4, True), (3, False)])
+async def test_the_kernel_says_whether_it_was_its_hand(rig: Rig, after: int, oom: bool) -> None:
+    """Its count is the same as before the launch: somebody else killed the process."""
+    rig.kernel_kills = [3, after]
+    runner = rig.runner(plan(argv=shell("kill -9 $$")))
+    runner.start(1)
+    assert (await rig.reported(Trigger.EXITED)).oom is oom
+
+
 async def test_u29_a_mebibyte_without_a_newline_blocks_nothing(rig: Rig) -> None:
     """The pipe is drained with bounded memory, and the load has its deadline."""
     runner = rig.runner(plan(options=f"--spam {2**20}"))
