@@ -45,6 +45,10 @@ class ConfigError(LlmsnapError):
     """The configuration can't be used; the message names file, line, key path and remedy."""
 
 
+class ModelFileError(LlmsnapError):
+    """A model's file can't be understood; the model may still run."""
+
+
 class ListenFailed(LlmsnapError):
     """The proxy can't listen where it should; ends the command line."""
 

@@ -37,6 +37,24 @@ def declared_need(model: ModelConfig, devices: Collection[str]) -> dict[str, int
     return need
 
 
+def visible_gpus(env: Mapping[str, str], devices: Collection[str]) -> tuple[str, ...]:
+    """Return the GPUs that a process with this environment uses, in its own order.
+
+    `devices` are those there are, for an environment that says nothing, or names them by UUID.
+    """
+    for name in _VISIBLE:
+        if name not in env:
+            continue
+        found: list[str] = []
+        for index in map(str.strip, env[name].split(",")):
+            if not index.isdecimal():
+                break  # as CUDA does: what follows doesn't count; `-1` and nothing hide all
+            found.append(f"gpu{int(index)}")
+        if found or not env[name].strip().startswith(("GPU-", "MIG-")):
+            return tuple(found)
+    return tuple(sorted((d for d in devices if d != HOST), key=lambda d: (len(d), d)))
+
+
 def check_memory(config: Config, root: MapNode, decoder: Decoder) -> None:
     """Raise Fault when pinned models don't fit together; note what can never fit."""
     budgets = config.memory.devices if config.memory.mode == "auto" else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.config.memory import declared_need
+from llmsnap.config.memory import declared_need, visible_gpus
 from llmsnap.config.schema import ModelConfig
 from tests.config.reading import loaded, read, refusal
 
@@ -113,3 +113,19 @@ def test_what_can_never_fit_gives_a_warning() -> None:
 def test_without_budgets_nothing_is_noted() -> None:
     """What a model needs is known, but not what there is."""
     assert read("models: {a: {cmd: 'z ${PORT}', vram: {gpu7: 1TiB}, ram: 1TiB}}").models["a"].vram
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, ("gpu0", "gpu2", "gpu10")),
+        ({"CUDA_VISIBLE_DEVICES": "2, 0"}, ("gpu2", "gpu0")),
+        ({"CUDA_VISIBLE_DEVICES": "0,-1,2"}, ("gpu0",)),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ()),
+        ({"HIP_VISIBLE_DEVICES": "1"}, ("gpu1",)),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937"}, ("gpu0", "gpu2", "gpu10")),
+    ],
+)
+def test_which_gpus_a_model_sees(env: dict[str, str], expected: tuple[str, ...]) -> None:
+    """In the order of its environment; what isn't a number hides what follows, as in CUDA."""
+    assert visible_gpus(env, ("gpu10", "host", "gpu2", "gpu0")) == expected

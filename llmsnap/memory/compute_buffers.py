@@ -1,0 +1,85 @@
+"""What a llama-server takes for computing, and for being there at all.
+
+The sums are those of llama.cpp's own graph allocator for the widest places of a layer; the
+constants were measured: see docs/memory.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from llmsnap.config.memory import HOST
+from llmsnap.memory.kv_cache import Context
+from llmsnap.memory.layout import Layout
+from llmsnap.memory.llama_flags import Flags
+from llmsnap.memory.model_shape import Shape
+
+_MIB: Final = 1024**2
+_FLOAT_BYTES: Final = 4
+_HALF_BYTES: Final = 2
+_RESIDUALS: Final = 5
+"""Copies of a token's embedding that are alive beside the feed-forward layer."""
+_ATTENTION_RESIDUALS: Final = 7
+"""The same beside the attention, when it is computed in the open."""
+_RECURRENT_RESIDUALS: Final = 16
+
+_PROCESS_BYTES: Final = 33 * _MIB
+_TOKEN_BYTES: Final = 240
+_MERGE_BYTES: Final = 280
+_GPU_PROCESS_BYTES: Final = 256 * _MIB
+"""More of RAM, with a GPU's libraries and context."""
+_GPU_CONTEXT_BYTES: Final = 512 * _MIB
+"""Of each GPU, before anything is on it."""
+
+
+def compute_of(flags: Flags, shape: Shape, layout: Layout, context: Context) -> Mapping[str, int]:
+    """Return the bytes a device."""
+    masks = _mask_bytes(flags, shape, context)
+    buffer = masks + _graph_bytes(flags, shape, context)
+    outputs = flags.parallel * shape.vocabulary * _FLOAT_BYTES
+    needs = Counter(dict.fromkeys(layout.gpus, buffer + outputs))
+    needs[HOST] = outputs
+    if HOST in layout.layers:
+        needs[HOST] += buffer + outputs + _work_bytes(flags, shape, context)
+    else:
+        needs[HOST] += masks + context.batch * shape.embedding * _FLOAT_BYTES
+    return needs
+
+
+def overhead_of(shape: Shape, layout: Layout) -> Mapping[str, int]:
+    """Return the bytes a device that are there whatever the context: process, vocabulary."""
+    needs = Counter(dict.fromkeys(layout.gpus, _GPU_CONTEXT_BYTES))
+    needs[HOST] = _PROCESS_BYTES + shape.vocabulary * _TOKEN_BYTES + shape.merges * _MERGE_BYTES
+    if layout.gpus:
+        needs[HOST] += _GPU_PROCESS_BYTES
+    return needs
+
+
+def _mask_bytes(flags: Flags, shape: Shape, context: Context) -> int:
+    cells = context.cells
+    if any(layer.windowed for layer in shape.layers):
+        cells += context.window_cells
+    if not any(layer.k_width for layer in shape.layers):
+        cells = 0
+    return cells * context.batch * (_HALF_BYTES if flags.flash else _FLOAT_BYTES)
+
+
+def _graph_bytes(flags: Flags, shape: Shape, context: Context) -> int:
+    forward = shape.widest + _RESIDUALS * shape.embedding
+    if not shape.is_plain:
+        forward += _RECURRENT_RESIDUALS * shape.embedding
+    scores = 0 if flags.flash else shape.heads * context.cells
+    attention = scores + _ATTENTION_RESIDUALS * shape.embedding if scores else 0
+    return context.batch * _FLOAT_BYTES * max(forward, attention)
+
+
+def _work_bytes(flags: Flags, shape: Shape, context: Context) -> int:
+    """Return what the threads of the processor use: what they multiply with, in half precision.
+
+    The scores of open attention grow with the conversation, and leave gaps in the heap behind.
+    """
+    width = max(shape.widest // 3, shape.embedding)
+    scores = 0 if flags.flash else shape.heads * context.cells * 3 // 2
+    return context.batch * _HALF_BYTES * max(width, scores)

@@ -1,0 +1,95 @@
+"""What the weights of a model take, device by device."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from llmsnap.config.memory import HOST
+from llmsnap.memory.gguf_header import Header, Tensor
+from llmsnap.memory.layout import Layout
+from llmsnap.memory.llama_flags import Flags
+
+_EMBEDDINGS: Final = "token_embd.weight"
+_OUTPUT: Final = "output.weight"
+
+_REPACKED: Final = {
+    "avx2": ("Q4_0", "Q4_K", "IQ4_NL", "MXFP4"),
+    "avx512f": ("Q2_K",),
+    "amx_int8": ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"),
+    "asimddp": ("Q4_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "Q8_0", "Q1_0"),
+}
+"""The types that llama.cpp lays out anew for a processor with this ability, in a second copy.
+
+After ggml/src/ggml-cpu/{repack.cpp,amx/common.h}.
+"""
+_EIGHT_ROWS: Final = 8
+_MATRIX: Final = 2
+
+
+@cache
+def repacked_types() -> frozenset[str]:
+    """Return the types of which this machine's processor gets a second copy."""
+    if platform.machine() == "arm64":  # macOS: without /proc
+        abilities: Collection[str] = ("asimddp",)
+    else:
+        try:
+            abilities = set(Path("/proc/cpuinfo").read_text().split())
+        except OSError:
+            abilities = ("avx2",)
+    return frozenset(
+        kind for word, kinds in _REPACKED.items() if word in abilities for kind in kinds
+    )
+
+
+def weights_of(
+    headers: Sequence[Header], flags: Flags, layout: Layout, repacked: Collection[str]
+) -> tuple[Mapping[str, int], int]:
+    """Return the bytes a device, and how many of those in RAM are second copies.
+
+    A mapped file counts from the first to the last tensor that stays on the host: what lies
+    between them is mapped with them.
+    """
+    needs: Counter[str] = Counter()
+    copies = 0
+    names = {tensor.name for header in headers for tensor in header.tensors}
+    is_tied = _OUTPUT not in names
+    # With a GPU llama.cpp prefers memory that the GPU can read, and repacks nothing.
+    repacked = repacked if flags.repack and not layout.gpus else ()
+    for header in headers:
+        on_host: list[Tensor] = []
+        for tensor in header.tensors:
+            device = layout.device_of(tensor)
+            if tensor.name == _EMBEDDINGS and is_tied and layout.output != HOST:
+                needs[layout.output] += tensor.size_bytes
+            if device != HOST:
+                needs[device] += tensor.size_bytes
+            elif _is_repacked(tensor, repacked):
+                copies += tensor.size_bytes
+            else:
+                on_host.append(tensor)
+            if tensor.name == _EMBEDDINGS and is_tied and tensor.type_name in repacked:
+                copies += tensor.size_bytes
+        needs[HOST] += _span(on_host) if flags.mmap else sum(t.size_bytes for t in on_host)
+    needs[HOST] += copies
+    return needs, copies
+
+
+def _is_repacked(tensor: Tensor, repacked: Collection[str]) -> bool:
+    """Whether `tensor` is laid out anew: rows that are looked up, as embeddings, aren't."""
+    return (
+        tensor.type_name in repacked
+        and len(tensor.shape) >= _MATRIX
+        and tensor.shape[1] % _EIGHT_ROWS == 0
+        and not tensor.name.startswith(("token_embd", "per_layer_token_embd"))
+    )
+
+
+def _span(tensors: Sequence[Tensor]) -> int:
+    if not tensors:
+        return 0
+    return max(t.offset + t.size_bytes for t in tensors) - min(t.offset for t in tensors)
