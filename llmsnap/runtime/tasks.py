@@ -29,6 +29,11 @@ class Background:
         task.add_done_callback(self._forget)
         return task
 
+    async def settle(self, within_s: float) -> None:
+        """Wait until all that runs has ended by itself, for so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+
     async def aclose(self) -> None:
         """Cancel what still runs and wait for it to end, with whatever it spawned meanwhile."""
         while self._tasks:

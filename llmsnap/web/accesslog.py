@@ -9,6 +9,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
+from llmsnap.web.head import Head
+
 _UNLOGGED: Final = "/wol-health"
 _POLLED: Final = "/health"
 
@@ -26,15 +28,19 @@ class AccessLog(AbstractAccessLogger):
         self._polls = polls
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Write the line of a request that took `time` seconds."""
+        """Write the line of one of aiohttp's requests."""
+        self.note(request, response.status, _size(response), time)
+
+    def note(self, request: Head, status: int, size: int, took_s: float) -> None:
+        """Write the line of a request that was answered with `size` bytes."""
         path = request.path
         if path.startswith(_UNLOGGED) or (path == _POLLED and not self._polls):
             return
         version = request.version
         self._write(
             f'Request {client_ip(request)} "{request.method} {request.raw_path} '
-            f'HTTP/{version.major}.{version.minor}" {response.status} {_size(response)} '
-            f'"{request.headers.get("User-Agent", "")}" {time * 1000:.1f}ms'
+            f'HTTP/{version.major}.{version.minor}" {status} {size} '
+            f'"{request.headers.get("User-Agent", "")}" {took_s * 1000:.1f}ms'
         )
 
 
@@ -44,9 +50,9 @@ def _size(response: web.StreamResponse) -> int:
     return response.body_length if length is None else length
 
 
-def client_ip(request: web.BaseRequest) -> str:
+def client_ip(request: Head) -> str:
     """Return who asks, as the nearest proxy in front of us says, else the peer's address."""
     headers = request.headers
-    if forwarded := headers.get("X-Forwarded-For"):
+    if forwarded := headers.get("X-Forwarded-For", ""):
         return forwarded.partition(",")[0].strip()
-    return headers.get("X-Real-IP") or (request.remote or "-").removeprefix("::ffff:")
+    return headers.get("X-Real-IP", "") or (request.remote or "-").removeprefix("::ffff:")

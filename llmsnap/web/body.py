@@ -6,11 +6,11 @@ import asyncio
 import mmap
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import IO, Final, TypeVar
 
 from aiohttp import web
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from llmsnap.errors import (
     BadRequest,
@@ -47,6 +47,13 @@ class HeldBody:
     _shown = 0
     """Bytes of what is held that somebody has seen."""
 
+    @classmethod
+    def of(cls, text: bytes) -> HeldBody:
+        """Return a body that is all here."""
+        body = cls(EMPTY_PAYLOAD, max_bytes=len(text), declared=None)
+        body._parts, body.size, body.complete = [text], len(text), True
+        return body
+
     def __init__(self, content: StreamReader, *, max_bytes: int, declared: int | None) -> None:
         """`declared` is the request's `Content-Length`. Raises BodyTooLarge."""
         self._content = content
@@ -64,11 +71,7 @@ class HeldBody:
 
     async def whole(self) -> Buffer:
         """Hold all of it; return it. Raises BodyTooLarge and BadRequest."""
-        if not self.size and (text := _at_hand(self._content)) is not None:
-            self._count(text)
-            self._parts, self.size, self.complete = [text], len(text), True
-            return text
-        while await self.more():
+        while not self.complete and await self.more():
             pass
         return await self.view()
 
@@ -176,16 +179,6 @@ class HeldBody:
                 f"the request's body can't be held in {_spool_folder()}: {error.strerror}; "
                 "free some space there, or set TMPDIR"
             ) from error
-
-
-def _at_hand(content: StreamReader) -> bytes | None:
-    """Return a body that came in one piece, with its header; None when it didn't.
-
-    Reading it would have aiohttp ask the client for more of it, which is a fifth of all that our
-    own side of a short request costs. It may stay where it is.
-    """
-    pieces: Sequence[bytes] = getattr(content, "_buffer", ())
-    return pieces[0] if len(pieces) == 1 and content.is_eof() else None
 
 
 async def _in_thread(file: IO[bytes], parts: list[bytes]) -> None:

@@ -19,10 +19,11 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
 from llmsnap.errors import BadRequest, HeadersTooLarge, LlmsnapError
+from llmsnap.runtime.tasks import Background
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import BACKLOG
-from llmsnap.web.envelope import error_response
-from llmsnap.web.shortcut import SHORTCUT
+from llmsnap.web.envelope import error_answer, error_response
+from llmsnap.web.express import EXPRESS, Express, ExpressConnection
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,11 @@ class Connection(web.RequestHandler):
     def is_waiting(self) -> bool:
         """Whether no request of this connection is being served."""
         return self._waiter is not None and not self._waiter.done()
+
+    def close_if_idle(self) -> None:
+        """Close unless something was asked."""
+        if self.is_waiting:
+            self.force_close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the client in, if need be in the place of one that doesn't ask for anything."""
@@ -102,14 +108,12 @@ class Connection(web.RequestHandler):
         """Answer, and take in what still comes, so that the client gets to read the answer."""
         error = _head_too_large()
         logger.info("%s: %s", self.peername, error)
-        body = error_response(error).body
-        assert isinstance(body, bytes)
-        transport = self.transport
+        answer, transport = error_answer(error), self.transport
         if transport is None:
             return
         transport.write(
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            b"%bContent-Length: %d\r\n\r\n%b" % (answer.lines, len(answer.body), answer.body)
         )
         if transport.can_write_eof():
             transport.write_eof()
@@ -117,30 +121,55 @@ class Connection(web.RequestHandler):
         asyncio.get_running_loop().call_later(_LINGER_S, self.force_close)
 
 
+AnyConnection = Connection | ExpressConnection
+
+
 class Listener:
     """Makes the connections of one server and keeps their number in bounds.
 
-    `server` is aiohttp's, out of a runner that is set up.
+    `server` is aiohttp's, out of a runner that is set up; without `express` it gets all.
     """
 
     def __init__(
-        self, server: web.Server, *, log: AccessLog | None = None, limit: int | None = None
+        self,
+        server: web.Server,
+        express: Express | None = None,
+        *,
+        log: AccessLog | None = None,
+        limit: int | None = None,
     ) -> None:
+        self.log = log
+        self.idle_s = IDLE_S
+        self.background = Background()
         self._server = server
+        self._express = express
         self._options = connection_options(log)
         self._limit = connection_limit() if limit is None else limit
-        self._open: dict[Connection, None] = {}
+        self._open: dict[AnyConnection, None] = {}
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> AnyConnection:
         """Make the protocol of one connection; this is what asyncio's servers call."""
+        if self._express is not None:
+            return ExpressConnection(self, self._express)
         return Connection(self, self._server, **self._options)
 
+    def to_aiohttp(self, connection: ExpressConnection, data: bytes) -> None:
+        """Let aiohttp take over a connection on which it finds `data`."""
+        transport = connection.transport
+        successor = Connection(self, self._server, **self._options)
+        transport.set_protocol(successor)
+        self.forget(connection)
+        successor.connection_made(transport)
+        if connection.is_paused:
+            successor.pause_writing()
+        successor.data_received(data)
+
     @property
-    def connections(self) -> Collection[Connection]:
+    def connections(self) -> Collection[AnyConnection]:
         """The open ones, in the order in which they came."""
         return self._open.keys()
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: AnyConnection) -> None:
         """Note an open connection; over the limit, the longest idle one makes room.
 
         When none is idle it is the new one that goes.
@@ -154,12 +183,22 @@ class Listener:
     def close_idle(self) -> None:
         """Close the connections on which nothing is asked."""
         for connection in list(self._open):
-            if connection.is_waiting:
-                connection.force_close()
+            connection.close_if_idle()
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: AnyConnection) -> None:
         """Note that a connection is gone."""
         self._open.pop(connection, None)
+
+    async def finish(self, within_s: float) -> None:
+        """End the connections that aren't aiohttp's, after their answers or then."""
+        express = [each for each in self._open if isinstance(each, ExpressConnection)]
+        for connection in express:
+            connection.is_last = True
+            connection.close_if_idle()
+        await self.background.settle(within_s)
+        for connection in express:
+            connection.force_close()
+        await self.background.aclose()
 
 
 @asynccontextmanager
@@ -180,9 +219,7 @@ async def listening(
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=closing_s)
     await runner.setup()
     assert runner.server is not None
-    if (shortcut := app.get(SHORTCUT)) is not None:
-        runner.server.request_handler = shortcut.before(runner.server.request_handler)
-    listener = Listener(runner.server, log=log)
+    listener = Listener(runner.server, app.get(EXPRESS), log=log)
     servers = [
         await loop.create_server(listener, sock=sock, ssl=tls, backlog=BACKLOG) for sock in sockets
     ]
@@ -196,7 +233,7 @@ async def listening(
         yield stop_accepting
     finally:
         stop_accepting()
-        await runner.cleanup()
+        await asyncio.gather(listener.finish(closing_s), runner.cleanup())
 
 
 def connection_options(log: AccessLog | None) -> Mapping[str, Any]:

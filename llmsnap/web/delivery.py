@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.web import sse
+from llmsnap.web.head import Head
 from llmsnap.web.headers import Answer, Dates
-from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.renaming import Renamer
 
@@ -27,7 +27,6 @@ class Manner:
     model_line: bytes
     """The header that names it."""
     dates: Dates
-    outbox: Outbox
     ping_s: float = sse.PING_S
 
 
@@ -44,9 +43,11 @@ class Delivery:
     _refusal: list[bytes] | None = None
     _refused_with = 0
 
-    def __init__(self, request: web.Request, manner: Manner, *, rename_to: str = "") -> None:
+    def __init__(
+        self, request: Head, outlet: Outlet, manner: Manner, *, rename_to: str = ""
+    ) -> None:
         """`rename_to`: the model's name for the answer; empty: as the upstream says."""
-        self.outlet = Outlet(request, manner.outbox)
+        self.outlet = outlet
         self._request = request
         self._manner = manner
         self._rename_to = rename_to

@@ -6,7 +6,8 @@ import html
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from llmsnap.errors import (
     NotFound,
     Unauthorized,
 )
+from llmsnap.web.head import Head
 
 logger = logging.getLogger(__name__)
 
@@ -68,28 +70,45 @@ def error_body(error: LlmsnapError, path: str = "") -> dict[str, Any]:
     return body
 
 
-def error_response(error: LlmsnapError, *, accept: str = "", path: str = "") -> web.Response:
-    """Return the answer that tells a client who accepts `accept` of `error`."""
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An error as it is sent, whoever sends it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def lines(self) -> bytes:
+        """The headers, each with its end; no framing."""
+        return "".join(f"{name}: {value}\r\n" for name, value in self.headers.items()).encode()
+
+
+def error_answer(error: LlmsnapError, *, accept: str = "", path: str = "") -> ErrorAnswer:
+    """Return what tells a client who accepts `accept` of `error`."""
     body, content_type = _rendered(error, accept, path)
-    charset = None if content_type == "application/json" else "utf-8"
-    response = web.Response(
-        status=error.status, body=body, content_type=content_type, charset=charset
-    )
+    headers = {"Content-Type": content_type}
     if error.retry_after_s is not None:
-        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     if isinstance(error, Unauthorized):
         # The challenge is what makes a browser ask for the key.
-        response.headers["WWW-Authenticate"] = f'Basic realm="{SRC}"'
-    return response
+        headers["WWW-Authenticate"] = f'Basic realm="{SRC}"'
+    return ErrorAnswer(error.status, headers, body)
+
+
+def error_response(error: LlmsnapError, *, accept: str = "", path: str = "") -> web.Response:
+    """Return the same for aiohttp to send."""
+    answer = error_answer(error, accept=accept, path=path)
+    return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 def _rendered(error: LlmsnapError, accept: str, path: str) -> tuple[bytes, str]:
     # JSON wins where it is named at all: axios accepts `application/json, text/plain, */*`.
     wants_json = "application/json" in accept or isinstance(error, ConcurrencyLimited)
     if not wants_json and "text/plain" in accept:
-        return f"{SRC}: {error.message}\n".encode(), "text/plain"
+        return f"{SRC}: {error.message}\n".encode(), "text/plain; charset=utf-8"
     if not wants_json and "text/html" in accept:
-        return _page(error).encode(), "text/html"
+        return _page(error).encode(), "text/html; charset=utf-8"
     return msgspec.json.encode(error_body(error, path)), "application/json"
 
 
@@ -112,14 +131,10 @@ async def render_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     except web.HTTPException as answer:
         return _from_aiohttp(request, answer)
-    except LlmsnapError as error:
-        failure = error
-    except ConnectionError as error:
-        if client_gone(request):
-            raise
-        failure = _unexpected(request, error)
     except Exception as error:  # the root of every request
-        failure = _unexpected(request, error)
+        if isinstance(error, ConnectionError) and client_gone(request):
+            raise
+        failure = failure_of(request, error)
     if has_begun(request):
         logger.warning("%s %s: answer cut: %s", request.method, request.path, failure)
         raise ConnectionAbortedError(failure.message) from failure
@@ -165,7 +180,10 @@ def _from_aiohttp(request: web.Request, answer: web.HTTPException) -> web.Stream
     return response
 
 
-def _unexpected(request: web.BaseRequest, error: Exception) -> LlmsnapError:
+def failure_of(request: Head, error: Exception) -> LlmsnapError:
+    """Return what the client is to be told; what nobody expected goes to the log."""
+    if isinstance(error, LlmsnapError):
+        return error
     number = secrets.token_hex(4)
     logger.error("%s %s: request %s failed", request.method, request.path, number, exc_info=error)
     return LlmsnapError(f"internal error; the log says more under request {number}")

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from llmsnap.errors import Forbidden, LlmsnapError, Unauthorized
 from llmsnap.web.envelope import Handler, error_response
+from llmsnap.web.head import Head
 
 OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico"})
 """Paths that need no key."""
@@ -60,11 +61,11 @@ class Gate:
             request.writer.output_size = 0  # the answer itself hasn't begun
         return None
 
-    def check(self, request: web.BaseRequest) -> None:
+    def check(self, request: Head) -> None:
         """Raise Forbidden or Unauthorized unless the request may pass."""
         if self._checks_host:
             self.check_host(request.headers.get("Host", ""))
-        if request.headers.get("Sec-Fetch-Site") == "cross-site" and is_order(request.path):
+        if request.headers.get("Sec-Fetch-Site", "") == "cross-site" and is_order(request.path):
             raise Forbidden("a page of another site may not give orders to this proxy")
         if self._keys and request.path not in OPEN_PATHS and request.method != "OPTIONS":
             self.check_key(request)
@@ -85,7 +86,7 @@ class Gate:
         if len(self._known_hosts) < _REMEMBERED_HOSTS:
             self._known_hosts.add(host)
 
-    def check_key(self, request: web.BaseRequest) -> None:
+    def check_key(self, request: Head) -> None:
         """Raise Unauthorized unless the request carries one of the keys."""
         offered = offered_key(request).encode("utf-8", "surrogateescape")
         valid = False
@@ -99,7 +100,7 @@ class Gate:
         return name in self._allowed or f"*.{parent}" in self._allowed
 
 
-def offered_key(request: web.BaseRequest) -> str:
+def offered_key(request: Head) -> str:
     """Return the key in the request's headers, or nothing: Basic password, Bearer, x-api-key."""
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
     value = value.strip()

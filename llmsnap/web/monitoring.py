@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import NO_WAIT, ModelView
@@ -47,7 +47,7 @@ class Monitoring:
         self._seen: dict[str, dict[bytes, Seen]] = {}
         self._asking: dict[str, set[_Question]] = {}
 
-    async def answer(self, order: Order, manner: Manner) -> web.StreamResponse:
+    async def answer(self, order: Order, outlet: Outlet, manner: Manner) -> None:
         """Answer with what the model says now, else with what it said last.
 
         Without either it raises Conflict when the model isn't up, BadGateway or GatewayTimeout when
@@ -64,11 +64,12 @@ class Monitoring:
                 trouble = error
             else:
                 self._keep(order, model, seen)
-                return _delivered(order, manner, seen)
+                _deliver(order, outlet, manner, seen)
+                return
         last = self._seen.get(model, {}).get(order.target)
         if last is None:
             raise trouble
-        return _delivered(order, manner, last, age_s=self._loop.time() - last.at_s)
+        _deliver(order, outlet, manner, last, age_s=self._loop.time() - last.at_s)
 
     def follow(self, view: ModelView, _: State) -> None:
         """Give up on a model that isn't ready any more: nothing may reach it while it sleeps."""
@@ -142,9 +143,9 @@ class _Question:
             self.answered.exception()  # seen, should nobody wait
 
 
-def _delivered(
-    order: Order, manner: Manner, seen: Seen, *, age_s: float | None = None
-) -> web.StreamResponse:
+def _deliver(
+    order: Order, outlet: Outlet, manner: Manner, seen: Seen, *, age_s: float | None = None
+) -> None:
     """Write an answer out; `age_s` for one that was given so long ago."""
     is_head = order.request.method == hdrs.METH_HEAD
     timing = timings(NO_WAIT, seen.took_s)
@@ -153,7 +154,6 @@ def _delivered(
         lines.append(manner.dates.line())
     if age_s is not None:
         lines.append(b"Age: %d\r\n" % age_s)
-    outlet = Outlet(order.request, manner.outbox)
     outlet.open(
         (seen.answer.status, seen.answer.reason),
         b"".join(lines),
@@ -162,4 +162,3 @@ def _delivered(
         pieces=[] if is_head else [seen.body],
         complete=True,
     )
-    return outlet

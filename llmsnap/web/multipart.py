@@ -31,8 +31,9 @@ async def find_field(body: HeldBody, content_type: str, name: bytes) -> Field | 
     None when there is none. Raises BadRequest when the body isn't multipart.
     """
     search = _Search(_delimiter(content_type), name)
-    while not body.complete:
-        await body.more()
+    more = True
+    while more:
+        more = not body.complete and await body.more()
         if (field := search.advance(await body.view())) or search.ended:
             return field
     if body.size and not search.began:

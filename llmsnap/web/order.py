@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.body import HeldBody, unmap
 from llmsnap.web.edits import Segment
+from llmsnap.web.head import Head
 from llmsnap.web.headers import CHUNKED, content_length, request_head
 from llmsnap.web.upstream import UpstreamConnection
 
@@ -41,7 +42,7 @@ class Payload:
 class Order:
     """One request for a model's server."""
 
-    request: web.Request
+    request: Head
     target: bytes
     """Path and query, raw, without the server's base path."""
     payload: Payload
@@ -107,7 +108,7 @@ def _chunk(part: Segment) -> bytes:
     return b"".join((b"%x\r\n" % len(part), part, b"\r\n"))
 
 
-def upgrade_lines(request: web.Request) -> bytes:
+def upgrade_lines(request: Head) -> bytes:
     """Return the headers that ask the server for the switch the client asks for; or nothing."""
     protocol = request.headers.get(hdrs.UPGRADE, "")
     if not protocol or "upgrade" not in request.headers.get(hdrs.CONNECTION, "").lower():

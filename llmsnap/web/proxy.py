@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -15,13 +16,16 @@ from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.accesslog import client_ip
 from llmsnap.web.body import HeldBody
+from llmsnap.web.bridge import divert, outlet_for, relayed
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
 from llmsnap.web.filters import BodyFilters
+from llmsnap.web.head import Head
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
 from llmsnap.web.monitoring import Monitoring
 from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
+from llmsnap.web.outlet import Outlet
 from llmsnap.web.select import wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
@@ -49,13 +53,14 @@ class Proxy:
     ) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
         loop = asyncio.get_running_loop()
-        dates, outbox = Dates(loop.time), Outbox(loop)
+        dates = Dates(loop.time)
+        self.outbox = Outbox(loop)
         routes = {
             id_: Route(
                 id_,
                 model,
                 BodyFilters(model),
-                Manner(id_, model_line(id_), dates, outbox, ping_s),
+                Manner(id_, model_line(id_), dates, ping_s),
                 drains=model.on_client_disconnect == "drain",
                 renames=model.response_model_name == "requested",
             )
@@ -67,7 +72,7 @@ class Proxy:
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
         self._background = Background()
-        courier = Courier(self._pools, outbox, self._background)
+        courier = Courier(self._pools, self.outbox, self._background)
         self._shop = Shop(loop, lender, courier, self._background, recorder or Recorder())
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
@@ -80,9 +85,20 @@ class Proxy:
         self._pools.close()
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
-        """Serve a request that names its model in its body or query."""
+        """Serve one of aiohttp's requests that names its model in its body or query."""
         declared = request.content_length
         body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
+        outlet = outlet_for(request, self.outbox)
+        return await relayed(request, outlet, self.serve(request, body, outlet, declared=declared))
+
+    async def serve(
+        self, request: Head, body: HeldBody, outlet: Outlet, *, declared: int | None = None
+    ) -> None:
+        """Serve a request that names its model in its body or query.
+
+        `declared` is its `Content-Length`, should `body` not be all here. Raises LlmsnapError while
+        the client has heard nothing.
+        """
         try:
             asked = await wanted(request, body)
             route = self._route(asked.model)
@@ -94,11 +110,11 @@ class Proxy:
                 wants_plain=asked.stream or route.renames,
             )
             rename_to = asked.model if route.renames else ""
-            delivery = Delivery(request, route.manner, rename_to=rename_to)
+            delivery = Delivery(request, outlet, route.manner, rename_to=rename_to)
             if asked.stream:
                 delivery.keep_company()
             record = _record(request, route, order)
-            return await Serving(self._shop, route, order, delivery, record).run(limited=True)
+            await Serving(self._shop, route, order, delivery, record).run(limited=True)
         finally:
             body.close()
 
@@ -107,24 +123,32 @@ class Proxy:
 
         `path` is the raw path below the model's name, with its query.
         """
+        outlet = outlet_for(request, self.outbox)
+        return await relayed(request, outlet, self._forward(request, outlet, model, path))
+
+    async def _forward(self, request: web.Request, outlet: Outlet, model: str, path: str) -> None:
         route = self._route(model)
         plain = plain_path(path.partition("?")[0])
         target = path.encode("utf-8", "surrogateescape")
         if request.method in _READS and plain in QUIET_PATHS:
             order = Order(request, target, Payload(), self._hidden)
-            return await self._monitoring.answer(order, route.manner)
+            await self._monitoring.answer(order, outlet, route.manner)
+            return
         declared = request.content_length
         body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
         try:
             upgrade = upgrade_lines(request)
             payload = await _untouched(request, body, declared)
             order = Order(request, target, payload, self._hidden, upgrade)
+            delivery = Delivery(request, outlet, route.manner)
             record = _record(request, route, order)
-            serving = Serving(self._shop, route, order, Delivery(request, route.manner), record)
+            divert_to = partial(divert, request) if upgrade else None
+            serving = Serving(self._shop, route, order, delivery, record, divert_to)
             if upgrade and route.config.compat.ignore_websockets:
-                return await serving.run_unnoticed()
-            is_inference = request.method == hdrs.METH_POST and plain in _INFERENCE
-            return await serving.run(limited=is_inference)
+                await serving.run_unnoticed()
+            else:
+                is_inference = request.method == hdrs.METH_POST and plain in _INFERENCE
+                await serving.run(limited=is_inference)
         finally:
             body.close()
 
@@ -135,7 +159,7 @@ class Proxy:
         return route
 
 
-def _record(request: web.Request, route: Route, order: Order) -> RequestRecord:
+def _record(request: Head, route: Route, order: Order) -> RequestRecord:
     return RequestRecord(
         model=route.id,
         path=order.target.partition(b"?")[0].decode("utf-8", "replace"),
@@ -144,7 +168,7 @@ def _record(request: web.Request, route: Route, order: Order) -> RequestRecord:
     )
 
 
-def upstream_target(request: web.Request) -> bytes:
+def upstream_target(request: Head) -> bytes:
     """Return path and query for the server, as the client wrote them but for prefixes of ours."""
     return without_prefix(*raw_target(request))
 

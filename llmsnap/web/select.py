@@ -8,10 +8,11 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from llmsnap.errors import BadRequest, ModelNotFound
 from llmsnap.web.body import Buffer, HeldBody
+from llmsnap.web.head import Head
 from llmsnap.web.multipart import Field, find_field
 
 _FORM_MODEL: Final = re.compile(rb"(?:^|&)model=([^&]*)")
@@ -44,7 +45,7 @@ class Wanted:
     """Where the body names the model, when it is multipart."""
 
 
-async def wanted(request: web.Request, body: HeldBody) -> Wanted:
+async def wanted(request: Head, body: HeldBody) -> Wanted:
     """Find out what `request` asks for; hold no more of its body than that takes.
 
     Raises BadRequest when the body can't be understood, ModelNotFound when it names no model.
@@ -53,8 +54,7 @@ async def wanted(request: web.Request, body: HeldBody) -> Wanted:
         query = request.query
         return Wanted(_given(query.get("model", "")), query.get("stream") == "true")
     content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
-    if hdrs.CONTENT_ENCODING in request.headers:
-        encoding = request.headers[hdrs.CONTENT_ENCODING]
+    if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
         raise BadRequest(f"the body is encoded as {encoding!r}; send it as it is")
     if "json" in content_type.lower():
         return in_json(await body.whole())

@@ -12,10 +12,10 @@ from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
 from llmsnap.web.envelope import render_errors
+from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
 from llmsnap.web.gate import Gate
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
-from llmsnap.web.shortcut import SHORTCUT, Shortcut
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
 
 _VERSIONED: Final = (
@@ -52,7 +52,7 @@ QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras", "/props")
 """Inference routes whose query names the model."""
 
 
-class Inference(Forwarding, Protocol):
+class Inference(Forwarding, Serves, Protocol):
     """The hot path, as the routes see it."""
 
     async def infer(self, request: web.Request) -> web.StreamResponse: ...
@@ -87,7 +87,12 @@ def build_app(
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
-    app[SHORTCUT] = Shortcut((*JSON_POSTS, *FORM_POSTS), proxy.infer, gate)
+    app[EXPRESS] = Express(
+        frozenset({*JSON_POSTS, *FORM_POSTS}),
+        gate,
+        proxy,
+        min(MOST_BODY_BYTES, config.max_body_bytes),
+    )
     return app
 
 

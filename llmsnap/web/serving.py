@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from aiohttp import web
-
 from llmsnap.config.schema import ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
@@ -74,8 +72,15 @@ class Serving:
     """One request at work, which is put down in `record`."""
 
     def __init__(
-        self, shop: Shop, route: Route, order: Order, delivery: Delivery, record: RequestRecord
+        self,
+        shop: Shop,
+        route: Route,
+        order: Order,
+        delivery: Delivery,
+        record: RequestRecord,
+        divert: Callable[[Tunnel], None] | None = None,
     ) -> None:
+        """`divert`: the client asks for a switch of protocols; see `Tunnel`."""
         self._lender = shop.lender
         self._courier = shop.courier
         self._background = shop.background
@@ -85,16 +90,16 @@ class Serving:
         self._record = record
         self._recorder = shop.recorder
         self._reply = Reply(record, delivery, shop.loop, reads_tokens=shop.recorder.reads_tokens)
-        self._reply.may_switch = bool(order.more)
+        self._reply.may_switch = divert is not None
+        self._divert = divert
 
-    async def run(self, *, limited: bool) -> web.StreamResponse:
+    async def run(self, *, limited: bool) -> None:
         """Wait for the model and serve. Raises LlmsnapError while the client has heard nothing.
 
         Not `limited`: it doesn't count against `concurrencyLimit`.
         """
         run = self._run_to_the_end if self._route.drains else self._run
         await run(limited)
-        return self._delivery.outlet
 
     async def _run(self, limited: bool) -> None:
         rest = self._order.payload.rest
@@ -147,7 +152,7 @@ class Serving:
         if error is not None:
             raise error
 
-    async def run_unnoticed(self) -> web.StreamResponse:
+    async def run_unnoticed(self) -> None:
         """Serve without a lease: it neither loads the model nor keeps it. Raises Conflict."""
         upstream = self._lender.upstream(self._route.id)
         if upstream is None:
@@ -157,15 +162,13 @@ class Serving:
             await self._switch(None)
         finally:
             self._reply.close()
-        return self._delivery.outlet
 
     async def _switch(self, lease: Lease | None) -> None:
         """Pass on what the upstream has switched to another protocol."""
-        if self._reply.switched is None:
+        if self._reply.switched is None or self._divert is None:
             return
         connection, answer, tail = self._reply.switched
-        outlet = self._delivery.outlet
-        tunnel = Tunnel(self._order.request, outlet, connection.transport)
+        tunnel = Tunnel(self._delivery.outlet, connection.transport, self._divert)
         if lease is not None:
             lease.on_abort = tunnel.fail
         await tunnel.run(answer, tail, self._route.manner.model_line)

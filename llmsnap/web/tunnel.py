@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
-
-from aiohttp import web
-from aiohttp.http import WebSocketReader
+from collections.abc import Callable
 
 from llmsnap.errors import LlmsnapError
 from llmsnap.web.headers import Answer
@@ -14,17 +11,16 @@ from llmsnap.web.outlet import Outlet
 
 
 class Tunnel(asyncio.Protocol):
-    """Joins the client's connection and an upstream's.
+    """Joins the client's connection and an upstream's, whose protocol's place it takes.
 
-    It takes the place of the upstream's protocol, and of the parser in aiohttp's connection.
+    `divert` has it get what the client sends, by `feed_data` and `feed_eof`.
     """
 
     def __init__(
-        self, request: web.BaseRequest, outlet: Outlet, upstream: asyncio.Transport
+        self, outlet: Outlet, upstream: asyncio.Transport, divert: Callable[[Tunnel], None]
     ) -> None:
-        assert request.transport is not None
-        self._client = request.transport
-        self._client_protocol = request.protocol
+        self._client = outlet.transport
+        self._divert = divert
         self._outlet = outlet
         self._upstream = upstream
         self._news = asyncio.Event()
@@ -39,8 +35,7 @@ class Tunnel(asyncio.Protocol):
         self._upstream.set_protocol(self)
         try:
             self._outlet.switch((answer.status, answer.reason), answer.lines + switch + lines, tail)
-            # aiohttp hands whatever the client sends from now on to `feed_data`.
-            self._client_protocol.set_parser(cast(WebSocketReader, self))
+            self._divert(self)
             self._upstream.resume_reading()
             while not self._is_over:
                 await self._news.wait()

@@ -6,13 +6,13 @@ in one go is parsed in one go, and handed on in one call.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import httptools
 
+from llmsnap.web.flow import Flow
 from llmsnap.web.headers import Answer, read_answer
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Sink(Protocol):
         """Learn that nothing more will come, and why."""
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection(Flow):
     """Carries one request at a time.
 
     `released(self, reusable)` is called when an answer is whole, before its sink learns of that.
@@ -44,13 +44,11 @@ class UpstreamConnection(asyncio.Protocol):
         "_answer",
         "_barren_bytes",
         "_complete",
-        "_drained",
         "_headers",
         "_is_head",
         "_is_interim",
         "_keep_alive",
         "_parser",
-        "_paused",
         "_pieces",
         "_reason",
         "_released",
@@ -58,12 +56,10 @@ class UpstreamConnection(asyncio.Protocol):
         "_sink",
         "_until_close",
         "idle_since",
-        "transport",
     )
 
-    transport: asyncio.Transport
-
     def __init__(self, released: Callable[[UpstreamConnection, bool], None]) -> None:
+        super().__init__()
         self.idle_since: float | None = None
         """Since when it waits for another request, on the pool's clock; None: never used yet."""
         self._released = released
@@ -71,8 +67,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._sink: Sink | None = None
         self._is_head = False
         self._sending = False
-        self._paused = False
-        self._drained: asyncio.Future[None] | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._reason = b""
         self._answer: Answer | None = None
@@ -101,12 +95,6 @@ class UpstreamConnection(asyncio.Protocol):
         """Note that the request is whole."""
         self._sending = False
 
-    async def drain(self) -> None:
-        """Wait until the server has taken most of what was sent, or is gone."""
-        if self._paused and self.is_open:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
-
     def abandon(self) -> None:
         """Close at once; whoever waited for the answer isn't told."""
         self._sink = None
@@ -114,13 +102,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     # ---- asyncio's side ------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection over."""
-        self.transport = cast(asyncio.Transport, transport)
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell who waits; for an answer without a length this is the end it was to have."""
-        self.resume_writing()
+        super().connection_lost(exc)
         sink, self._sink = self._sink, None
         if sink is None:
             return
@@ -128,17 +112,6 @@ class UpstreamConnection(asyncio.Protocol):
             sink.receive(None, [], True)
         else:
             sink.lost(str(exc) if exc else "it closed the connection")
-
-    def pause_writing(self) -> None:
-        """Note that the server takes less than we send."""
-        self._paused = True
-
-    def resume_writing(self) -> None:
-        """Let the sender go on."""
-        self._paused = False
-        drained, self._drained = self._drained, None
-        if drained is not None and not drained.done():
-            drained.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came and hand it on."""

@@ -13,6 +13,7 @@ from aiohttp import hdrs, web
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.errors import Conflict, Forbidden, ModelNotFound
+from llmsnap.web.head import Head
 
 QUIET_PATHS: Final = frozenset({"/health", "/props", "/slots", "/metrics", "/models", "/v1/models"})
 """What monitors poll with GET: never a reason to load a model or to keep it; see `monitoring`."""
@@ -97,12 +98,14 @@ class UpstreamRoutes:
             raise Conflict(f"{model!r} is {state}, and {path} is no reason to load it")
 
 
-def raw_target(request: web.BaseRequest) -> tuple[str, str]:
+def raw_target(request: Head) -> tuple[str, str]:
     """Return path and query (with its `?`) as they were received, escapes and all.
 
     A fragment is no part of what is asked for: servers drop it, so a comparison must not see it.
     """
-    raw = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
+    raw = request.raw_path
+    if not raw.startswith("/"):  # a whole URL, as for a proxy
+        raw = "/" + raw.partition("://")[2].partition("/")[2]
     path, mark, query = raw.partition("#")[0].partition("?")
     return path, mark + query
 

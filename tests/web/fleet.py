@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,10 @@ from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
 from llmsnap.web.admin import Held
+from llmsnap.web.body import HeldBody
+from llmsnap.web.head import Head
+from llmsnap.web.outbox import Outbox
+from llmsnap.web.outlet import Outlet
 from llmsnap.web.server import build_app
 
 NOW = 1000.0
@@ -96,6 +101,15 @@ class FakeFleet:
 
 class EchoProxy:
     """Stands in for the hot path: says which model and path it was given."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox(asyncio.get_running_loop())
+
+    async def serve(self, request: Head, body: HeldBody, outlet: Outlet) -> None:
+        """Say that this would be inference."""
+        said = f"infer {request.method} {request.path}".encode()
+        lines = b"Content-Type: text/plain\r\n"
+        outlet.open((200, b"OK"), lines, size=len(said), pieces=[said], complete=True)
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Say that this would be inference."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
+from llmsnap.web.bridge import outlet_for, relayed
 from llmsnap.web.envelope import has_begun
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
@@ -38,18 +39,25 @@ async def said(handler: Handler, sent: bytes = CLOSING) -> bytes:
         await runner.cleanup()
 
 
-def outlet_for(request: web.Request) -> Outlet:
-    """An outlet with an outbox of its own."""
-    return Outlet(request, Outbox(asyncio.get_running_loop()))
+def answering(write: Callable[[Outlet], Awaitable[None]]) -> Handler:
+    """A handler that answers by writing to an outlet, with an outbox of its own."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        outlet = outlet_for(request, Outbox(asyncio.get_running_loop()))
+        response = await relayed(request, outlet, write(outlet))
+        assert has_begun(request)
+        assert response.prepared
+        assert response.status == outlet.status
+        return response
+
+    return handler
 
 
-async def whole(request: web.Request) -> web.StreamResponse:
+@answering
+async def whole(outlet: Outlet) -> None:
     """A short answer in one write."""
-    outlet = outlet_for(request)
     outlet.open((200, b"Fine"), b"X: y\r\n", size=3, pieces=[b"a", b"bc"], complete=True)
-    assert has_begun(request)
-    assert (outlet.prepared, outlet.status, outlet.is_whole) == (True, 200, True)
-    return outlet
+    assert (outlet.head_sent, outlet.status, outlet.is_whole) == (True, 200, True)
 
 
 async def test_an_answer_in_one_write() -> None:
@@ -70,14 +78,13 @@ async def test_the_connection_goes_on_where_the_client_wants_it() -> None:
 async def test_pieces_that_came_together_are_one_chunk() -> None:
     """And nothing follows the last one."""
 
-    async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = outlet_for(request)
+    @answering
+    async def handler(outlet: Outlet) -> None:
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         outlet.send([], complete=False)
         outlet.send([b"cd", b"ef"], complete=False)
         outlet.send([], complete=True)
         outlet.send([b"gh"], complete=True)
-        return outlet
 
     assert (await said(handler)).partition(b"\r\n\r\n")[2] == (b"2\r\nab\r\n4\r\ncdef\r\n0\r\n\r\n")
 
@@ -86,10 +93,9 @@ async def test_pieces_that_came_together_are_one_chunk() -> None:
 async def test_short_and_long_answers(size: int) -> None:
     """Joined where that is cheap, otherwise not."""
 
-    async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = outlet_for(request)
+    @answering
+    async def handler(outlet: Outlet) -> None:
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"x" * size] * 2, complete=True)
-        return outlet
 
     body = (await said(handler)).partition(b"\r\n\r\n")[2]
     assert body == b"%x\r\n%b\r\n0\r\n\r\n" % (2 * size, b"x" * 2 * size)
@@ -98,12 +104,11 @@ async def test_short_and_long_answers(size: int) -> None:
 async def test_a_cut_answer_doesnt_look_whole() -> None:
     """Its last chunk is missing; the connection is closed."""
 
-    async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = outlet_for(request)
+    @answering
+    async def handler(outlet: Outlet) -> None:
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         outlet.cut()
         outlet.send([b"cd"], complete=True)
-        return outlet
 
     assert (await said(handler, REQUEST)).endswith(b"\r\n\r\n2\r\nab\r\n")
 
@@ -111,12 +116,11 @@ async def test_a_cut_answer_doesnt_look_whole() -> None:
 async def test_an_answer_that_ends_with_its_connection_is_cut_by_a_reset() -> None:
     """Otherwise an old client would take it for whole."""
 
-    async def handler(request: web.Request) -> web.StreamResponse:
-        outlet = outlet_for(request)
+    @answering
+    async def handler(outlet: Outlet) -> None:
         outlet.open((200, b"OK"), b"", size=None, pieces=[b"ab"], complete=False)
         await asyncio.sleep(0.05)
         outlet.cut()
-        return outlet
 
     with pytest.raises(ConnectionError):
         await said(handler, b"GET / HTTP/1.0\r\n\r\n")
