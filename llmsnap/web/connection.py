@@ -24,6 +24,7 @@ from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import BACKLOG
 from llmsnap.web.envelope import error_answer, error_response
 from llmsnap.web.express import EXPRESS, Express, ExpressConnection
+from llmsnap.web.headers import Dates
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ class Listener:
     ) -> None:
         self.log = log
         self.idle_s = IDLE_S
+        self.dates = Dates(asyncio.get_running_loop().time)
         self.background = Background()
         self._server = server
         self._express = express

@@ -24,6 +24,7 @@ from llmsnap.web.envelope import error_answer, failure_of
 from llmsnap.web.flow import Flow
 from llmsnap.web.gate import Gate
 from llmsnap.web.head import CommonHead, Head, read_common
+from llmsnap.web.headers import Dates
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.sse import Silence
@@ -66,6 +67,9 @@ class Front(Protocol):
     def background(self) -> Background: ...
 
     @property
+    def dates(self) -> Dates: ...
+
+    @property
     def idle_s(self) -> float: ...
 
     def admit(self, connection: ExpressConnection, /) -> None: ...
@@ -83,6 +87,7 @@ class ExpressConnection(Flow):
         "_express",
         "_front",
         "_is_held_up",
+        "_is_here",
         "_loop",
         "_remote",
         "_request",
@@ -102,6 +107,8 @@ class ExpressConnection(Flow):
         self._remote = "unknown"
         self._unread = b""
         self._is_held_up = False
+        self._is_here = True
+        """Whether it is neither lost nor aiohttp's."""
         self._request: tuple[CommonHead, bytes] | None = None
         """What is being served: a head and its body."""
         self._work: asyncio.Task[None] | None = None
@@ -113,13 +120,14 @@ class ExpressConnection(Flow):
         return self._request is None and not self._unread
 
     def force_close(self) -> None:
-        """Close when all is written."""
+        """Close once all is written that there is."""
+        self._express.proxy.outbox.flush()
         self.transport.close()
 
     def close_if_idle(self) -> None:
         """Close unless something was asked; what is half asked is aiohttp's to wait for."""
         if self.is_waiting:
-            self.transport.close()
+            self.force_close()
         elif self._request is None:
             self._hand_over()
 
@@ -164,7 +172,7 @@ class ExpressConnection(Flow):
 
     def _wake(self) -> None:
         asked, self._asked = self._asked, None
-        if asked is not None:
+        if asked is not None and not asked.done():
             asked.set_result(None)
         elif self._work is None:
             self._work = self._front.background.spawn(self._serve_all(), name="express")
@@ -181,6 +189,7 @@ class ExpressConnection(Flow):
         self._leave()
 
     def _leave(self) -> None:
+        self._is_here = False
         self._silence.end()
         self._front.forget(self)
         self._unread = b""
@@ -191,22 +200,28 @@ class ExpressConnection(Flow):
 
     async def _serve_all(self) -> None:
         """Serve one request after the other, as long as they come."""
-        while self._request is not None:
-            outlet = await self._serve(*self._request)
-            self._request = None
-            if self.is_last or not outlet.stays_open:
-                self._express.proxy.outbox.flush()
-                self.transport.close()
-                return
-            self._silence.note()
-            if self._is_held_up:
-                self._is_held_up = False
-                self.transport.resume_reading()
-            if self._unread:
-                self._look()
-            if self._request is None:
-                self._asked = self._loop.create_future()
-                await self._asked
+        try:
+            while self._request is not None:
+                outlet = await self._serve(*self._request)
+                self._request = None
+                if self.is_last or not outlet.stays_open:
+                    return
+                self._silence.note()
+                self._read_on()
+                if self._request is None and self._is_here:
+                    self._asked = self._loop.create_future()
+                    await self._asked
+        finally:
+            if self._is_here:
+                self.force_close()
+
+    def _read_on(self) -> None:
+        """Go on with what came while a request was served."""
+        if self._is_held_up:
+            self._is_held_up = False
+            self.transport.resume_reading()
+        if self._unread:
+            self._look()
 
     async def _serve(self, head: CommonHead, text: bytes) -> Outlet:
         began = perf_counter()
@@ -231,7 +246,7 @@ class ExpressConnection(Flow):
         answer = error_answer(failure, accept=head.headers.get("Accept"), path=head.path)
         outlet.open(
             (answer.status, HTTPStatus(answer.status).phrase.encode()),
-            answer.lines,
+            answer.lines + self._front.dates.line(),
             size=len(answer.body),
             pieces=[answer.body],
             complete=True,

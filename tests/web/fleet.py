@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from aiohttp import web
@@ -102,8 +103,10 @@ class FakeFleet:
 class EchoProxy:
     """Stands in for the hot path: says which model and path it was given."""
 
-    def __init__(self) -> None:
-        self.outbox = Outbox(asyncio.get_running_loop())
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Where its answers go out."""
+        return Outbox(asyncio.get_running_loop())
 
     async def serve(self, request: Head, body: HeldBody, outlet: Outlet) -> None:
         """Say that this would be inference."""
