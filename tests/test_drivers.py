@@ -9,7 +9,7 @@ from llmsnap.config.loader import loads
 from llmsnap.drivers import Drivers
 from tests.sleep.holder import target
 
-CONFIG = "models: {a: {cmd: llama-server, proxy: \"http://127.0.0.1:9\"}}"
+CONFIG = 'models: {a: {cmd: llama-server, proxy: "http://127.0.0.1:9"}}'
 
 
 async def test_nothing_is_left_when_they_are_closed() -> None:

@@ -11,7 +11,7 @@ from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
-from llmsnap.core.slot import DOWN, Slot, Ticket
+from llmsnap.core.slot import DOWN, SLUMBER, Slot, Ticket
 from llmsnap.errors import LlmsnapError
 
 _SHUTDOWN: Final = Cause(Why.SHUTDOWN)
@@ -75,7 +75,7 @@ def wind_down(board: Board) -> None:
             board.end(slot, _last_word(slot), _SHUTDOWN)
     for entry in list(board.queue.values()):
         slot = entry.slot
-        if slot.state is State.ASLEEP:
+        if slot.state in SLUMBER:
             share = board.ledger.share_of(slot)
             if may_load_now(board, slot, share):
                 board.load(slot, share, _SHUTDOWN)

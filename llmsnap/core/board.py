@@ -13,12 +13,13 @@ from math import inf
 from llmsnap.core.cause import Cause
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.ledger import Ledger
-from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import (
     NO_WAIT,
     Abort,
     Action,
     Admit,
+    PageOut,
     Reject,
     Schedule,
     Sleep,
@@ -27,7 +28,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.core.placement import Share
-from llmsnap.core.slot import Call, Entry, Slot, Ticket
+from llmsnap.core.slot import NOWHERE, SLUMBER, Call, Entry, Slot, Ticket
 from llmsnap.core.timeline import Phase
 from llmsnap.errors import LlmsnapError
 
@@ -153,11 +154,11 @@ class Board:
     # ---- orders --------------------------------------------------------------------------------
 
     def load(self, slot: Slot, share: Share, cause: Cause) -> None:
-        """Bring `slot` up: wake it if it is asleep, else start its next generation."""
+        """Bring `slot` up: wake it if it sleeps, else start its next generation."""
         slot.share, slot.booked = share, share.bytes
         slot.need_is_news = False
         slot.pace.begin(self.now)
-        if slot.state is State.ASLEEP:
+        if slot.state in SLUMBER:
             slot.move(Trigger.WAKE)
             slot.timeline.enter(Phase.WAKE, self.now)
             self.actions.append(Wake(slot.name, slot.generation, cause))
@@ -165,6 +166,7 @@ class Board:
             slot.generation += 1
             slot.dismissed = False
             slot.error = None
+            slot.refused_wakes, slot.wake_at = 0, -inf
             slot.move(Trigger.START)
             slot.timeline.enter(Phase.START, self.now)
             self.actions.append(Start(slot.name, slot.generation, cause))
@@ -172,12 +174,18 @@ class Board:
     def sleep(self, slot: Slot, cause: Cause) -> None:
         """Put `slot` to sleep; if it serves, it is paused and waits for its turn again (R1)."""
         slot.move(Trigger.SLEEP)
-        slot.tier_held = (slot.spec.tier, slot.spec.tier_bytes)
+        slot.tier_held, slot.bound_for = (slot.spec.tier, slot.spec.tier_bytes), NOWHERE
         slot.asked_to_sleep = False
         slot.pace.begin(self.now)
         if slot.serving:
             self.enqueue_call(slot)
         self.actions.append(Sleep(slot.name, slot.generation, cause))
+
+    def page_out(self, slot: Slot, cause: Cause) -> None:
+        """Move `slot`, which is asleep, on to its lower tier; it holds both until it is there."""
+        slot.move(Trigger.PAGE)
+        slot.bound_for = (slot.spec.lower_tier, slot.spec.lower_bytes)
+        self.actions.append(PageOut(slot.name, slot.generation, cause))
 
     def stop(self, slot: Slot, cause: Cause | None) -> None:
         """End the process of `slot`, which serves nobody; without a cause it ends by itself."""

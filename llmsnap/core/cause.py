@@ -25,6 +25,8 @@ class Why(StrEnum):
     """Nobody has used it for `ttl`."""
     ASKED = "asked"
     """An administrator wants it so."""
+    REFUSED = "refused"
+    """It couldn't be woken, time and again."""
     MISFIT = "misfit"
     """It was learned to need more than it can ever get."""
     SHUTDOWN = "shutdown"
@@ -49,6 +51,8 @@ class Cause:
                 return f"its room is needed for {self.model}"
             case Why.IDLE | Why.TTL:
                 return f"{self.why} {self.idle_s:.0f} s"
+            case Why.REFUSED:
+                return "it couldn't be woken, time and again"
             case _:
                 return str(self.why)
 

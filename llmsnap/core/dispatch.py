@@ -28,9 +28,13 @@ def excluded_by(board: Board, slot: Slot) -> list[Slot]:
 
 
 def may_load_now(board: Board, slot: Slot, share: Share) -> bool:
-    """Whether nothing that is still held keeps `slot` from loading (R6b)."""
+    """Whether nothing that is still held keeps `slot` from loading (R6b), nor a refused wake."""
     ledger = board.ledger
-    return fits(share, ledger.held(), ledger.room) and not excluded_by(board, slot)
+    return (
+        board.due(slot.wake_at)
+        and fits(share, ledger.held(), ledger.room)
+        and not excluded_by(board, slot)
+    )
 
 
 def admit_only_one(board: Board) -> bool:

@@ -67,7 +67,8 @@ def _check_alone(board: Board, slot: Slot, device: str) -> None:
 def _check_tiers(board: Board) -> None:
     """No tier is over its budget."""
     for tier, budget in board.ledger.tiers.items():
-        held = [slot.tier_held for slot in board.slots.values() if slot.is_in_tier]
+        asleep = [slot for slot in board.slots.values() if slot.is_in_tier]
+        held = [place for slot in asleep for place in (slot.tier_held, slot.bound_for)]
         assert sum(amount for name, amount in held if name == tier) <= budget, f"{tier} is full"
 
 
@@ -79,6 +80,7 @@ def _check_slot(board: Board, slot: Slot) -> None:
         assert not slot.is_paused
     else:
         assert slot.is_paused == (slot.call is not None), f"{slot.name}: paused without its call"
+    assert slot.state is not State.PAGING or slot.bound_for[0], f"{slot.name} is paged nowhere"
     if slot.call is not None:
         assert isinstance(board.queue.get(slot.call.seq), Call)
     if slot in board.unloading:

@@ -109,19 +109,25 @@ class Ledger:
             )
         )
 
-    def tier_lack(self, slot: Slot, *, soon: bool) -> float:
-        """Return the bytes that the tier of `slot` lacks for it; 0 or less: there is room.
+    def tier_lack(self, tier: str, amount: int, *, soon: bool = False) -> float:
+        """Return the bytes that `tier` lacks for `amount` more; 0 or less: there is room.
 
-        `soon` counts on what models leave behind there that wake, or are being stopped.
+        `soon` counts on what models leave behind there that wake, are paged out or being stopped.
         """
-        tier = slot.spec.tier
-        lack: float = slot.spec.tier_bytes - self.tiers.get(tier, inf)
-        for other in self._slots:
-            name, amount = other.tier_held
-            going = other.state in (State.WAKING, State.STOPPING)
-            if name == tier and other.is_in_tier and not (soon and going):
-                lack += amount
+        lack: float = amount - self.tiers.get(tier, inf)
+        for slot in self._slots:
+            if slot.is_in_tier:
+                lack += sum(held for name, held in self._in_tiers(slot, soon=soon) if name == tier)
         return lack
+
+    @staticmethod
+    def _in_tiers(slot: Slot, *, soon: bool) -> Iterable[tuple[str, int]]:
+        """Return what `slot` holds, by tier."""
+        if soon and slot.state in (State.WAKING, State.STOPPING):
+            return ()
+        if soon and slot.state is State.PAGING:
+            return (slot.bound_for,)
+        return (slot.tier_held, slot.bound_for)
 
     @staticmethod
     def _shares(slots: Iterable[Slot]) -> Iterator[Share]:

@@ -19,6 +19,7 @@ class State(StrEnum):
     READY = "ready"
     SLEEPING = "sleeping"
     ASLEEP = "asleep"
+    PAGING = "paging"
     WAKING = "waking"
     STOPPING = "stopping"
     FAILED = "failed"
@@ -31,6 +32,8 @@ class Trigger(StrEnum):
     READY = "ready"
     SLEEP = "sleep"
     SLEPT = "slept"
+    PAGE = "page"
+    PAGED = "paged"
     WAKE = "wake"
     WOKEN = "woken"
     STOP = "stop"
@@ -60,12 +63,21 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
         Trigger.EXITED: State.STOPPED,
     },
     State.ASLEEP: {
+        Trigger.PAGE: State.PAGING,
+        Trigger.WAKE: State.WAKING,
+        Trigger.STOP: State.STOPPING,
+        Trigger.EXITED: State.STOPPED,
+    },
+    State.PAGING: {
+        Trigger.PAGED: State.ASLEEP,
+        Trigger.SLEPT: State.ASLEEP,  # it couldn't be paged out, and sleeps on as before
         Trigger.WAKE: State.WAKING,
         Trigger.STOP: State.STOPPING,
         Trigger.EXITED: State.STOPPED,
     },
     State.WAKING: {
         Trigger.WOKEN: State.READY,
+        Trigger.SLEPT: State.ASLEEP,  # it couldn't be woken now, and sleeps on as before
         Trigger.STOP: State.STOPPING,
         Trigger.EXITED: State.STOPPED,
     },

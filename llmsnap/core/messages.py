@@ -27,9 +27,14 @@ class ModelSpec:
     tier: str = "ram"
     """Where its bytes go while asleep: a key of the scheduler's `tiers`."""
     tier_bytes: int = 0
+    lower_tier: str = ""
+    """Where it can be paged out to from `tier` while it sleeps; empty: nowhere."""
+    lower_bytes: int = 0
     can_sleep: bool = False
     can_pause: bool = False
     """Whether it may be put to sleep in the middle of its answers."""
+    ability_follows: bool = False
+    """Whether an `AbilityChanged` comes soon after each time that it has started."""
     pinned: bool = False
     head_start_s: float = 0.0
     """By how much its requests count as older than they are (R1); negative: as younger."""
@@ -103,9 +108,10 @@ class RequestFinished:
 class ModelChanged:
     """The shell reports a fact about one generation of `model`.
 
-    `trigger` is READY, SLEPT, WOKEN (from waking, or because it couldn't be put to sleep and is as
-    well as before) or EXITED. SLEPT and EXITED come only once the memory is shown
-    free, or after the settle time. `oom`: it ended because memory ran out.
+    `trigger` is READY, SLEPT, PAGED, WOKEN or EXITED. WOKEN also means that it couldn't be put to
+    sleep and is as well as before; SLEPT that it couldn't be woken now, or paged out, and sleeps as
+    before. SLEPT and EXITED come only once the memory is shown free, or after the settle time.
+    `oom`: it ended because memory ran out.
     """
 
     model: str
@@ -164,6 +170,8 @@ class AbilityChanged:
     can_pause: bool
     tier: str = "ram"
     tier_bytes: int = 0
+    lower_tier: str = ""
+    lower_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +263,17 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
+class PageOut:
+    """Move this generation, which sleeps, on to its lower tier."""
+
+    model: str
+    generation: int
+    cause: Cause = field(default=ASKED, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
-    """Wake this generation."""
+    """Wake this generation, which sleeps or is being paged out."""
 
     model: str
     generation: int
@@ -272,7 +289,7 @@ class Stop:
     cause: Cause = field(default=ASKED, compare=False)
 
 
-Action = Admit | Reject | Abort | Start | Sleep | Wake | Stop
+Action = Admit | Reject | Abort | Start | Sleep | PageOut | Wake | Stop
 
 
 # ---- what readers see --------------------------------------------------------------------------

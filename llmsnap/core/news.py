@@ -8,6 +8,7 @@ from typing import Final
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
+from llmsnap.core.cause import Cause, Why
 from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
 from llmsnap.core.messages import (
     AbilityChanged,
@@ -17,10 +18,14 @@ from llmsnap.core.messages import (
     NeedChanged,
     NeedEstimated,
 )
-from llmsnap.core.slot import COMING, Slot
+from llmsnap.core.slot import COMING, NOWHERE, Slot
 from llmsnap.core.timeline import Phase
 
-_NEWS: Final = frozenset({Trigger.READY, Trigger.SLEPT, Trigger.WOKEN, Trigger.EXITED})
+_NEWS: Final = frozenset(
+    {Trigger.READY, Trigger.SLEPT, Trigger.PAGED, Trigger.WOKEN, Trigger.EXITED}
+)
+_MOST_REFUSED_WAKES: Final = 4
+"""So many in a row, and it is stopped, to be started cold."""
 _GROWTH: Final = 1.15
 """By how much a need is raised when its memory ran out and nobody has measured it."""
 _MOST_BACK_OFF_S: Final = 60.0
@@ -46,9 +51,10 @@ def model_changed(board: Board, event: ModelChanged) -> None:
             slot.move(Trigger.WOKEN)
             board.drop_call(slot)
             board.admit_waiting(slot)
-        case Trigger.SLEPT:
-            slot.move(Trigger.SLEPT)
-            slot.pace.end(Trigger.SLEEP, board.now)
+        case Trigger.SLEPT if slot.state is State.WAKING:
+            _wake_refused(board, slot, event)
+        case Trigger.SLEPT | Trigger.PAGED:
+            _slept(board, slot, event.trigger)
         case _:
             _came_up(board, slot, event.trigger)
 
@@ -111,7 +117,10 @@ def ability_changed(board: Board, event: AbilityChanged) -> None:
             can_pause=event.can_pause,
             tier=event.tier,
             tier_bytes=event.tier_bytes,
+            lower_tier=event.lower_tier,
+            lower_bytes=event.lower_bytes,
         )
+        slot.ability_due = False
 
 
 def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
@@ -120,12 +129,35 @@ def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
     slot.pace.end(order, board.now)
     slot.timeline.enter(Phase.QUEUE, board.now)
     slot.ready_at = slot.used_at = board.now
-    slot.fails = slot.ooms = 0
-    slot.retry_at = -inf
+    slot.fails = slot.ooms = slot.refused_wakes = 0
+    slot.retry_at = slot.wake_at = -inf
+    slot.ability_due = trigger is Trigger.READY and slot.spec.ability_follows
     slot.error = None
     board.drop_call(slot)
     # Those it was loaded for go in before anybody may choose it as a victim.
     board.admit_waiting(slot)
+
+
+def _slept(board: Board, slot: Slot, trigger: Trigger) -> None:
+    """It sleeps, or was paged out, or couldn't be: then all of it is still where it was."""
+    if slot.state is State.SLEEPING:
+        slot.pace.end(Trigger.SLEEP, board.now)
+    elif trigger is Trigger.PAGED:
+        slot.tier_held = slot.bound_for
+    slot.bound_for = NOWHERE
+    slot.move(trigger)
+
+
+def _wake_refused(board: Board, slot: Slot, event: ModelChanged) -> None:
+    """It couldn't be woken, and sleeps on: try again in 1, 2, 4 s, then start it cold."""
+    slot.move(Trigger.SLEPT)
+    slot.timeline.enter(Phase.QUEUE, board.now)
+    slot.refused_wakes += 1
+    if slot.refused_wakes < _MOST_REFUSED_WAKES:
+        slot.wake_at = board.now + 2.0 ** (slot.refused_wakes - 1)
+    else:
+        error = event.error or reasons.lost(slot)
+        board.end(slot, lambda _: error, Cause(Why.REFUSED))
 
 
 def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:

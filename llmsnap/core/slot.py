@@ -16,11 +16,15 @@ from llmsnap.errors import LlmsnapError
 
 DOWN: Final = frozenset({State.STOPPED, State.FAILED})
 """No process."""
+SLUMBER: Final = frozenset({State.ASLEEP, State.PAGING})
+"""Off its devices, and nothing but a wake or an end leads out of it."""
 COMING: Final = frozenset({State.STARTING, State.WAKING})
 LEAVING: Final = frozenset({State.SLEEPING, State.STOPPING})
 
 _ON_DEVICES: Final = frozenset({State.STARTING, State.READY, State.SLEEPING, State.WAKING})
-_IN_TIER: Final = frozenset({State.SLEEPING, State.ASLEEP, State.WAKING})
+_IN_TIER: Final = frozenset({State.SLEEPING, State.ASLEEP, State.PAGING, State.WAKING})
+
+NOWHERE: Final = ("", 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +45,10 @@ class Slot:
     """What it holds on its devices; settled when it is loaded."""
     booked: Mapping[str, int] = field(default_factory=dict)
     """The least a device that it held since it was loaded; others may have relied on it."""
-    tier_held: tuple[str, int] = ("", 0)
+    tier_held: tuple[str, int] = NOWHERE
     """The tier and the bytes it holds there; settled when it is put to sleep."""
+    bound_for: tuple[str, int] = NOWHERE
+    """The lower tier that part of it may be in already, and the bytes that it will hold there."""
     servable: bool = True
     """Whether it would fit beside the other pinned models with everybody else gone."""
     serving: dict[int, Ticket] = field(default_factory=dict)
@@ -60,6 +66,12 @@ class Slot:
     """Failed starts in a row."""
     ooms: int = 0
     """Times in a row that its memory ran out on the way up."""
+    refused_wakes: int = 0
+    """Times in a row that it couldn't be woken and slept on."""
+    wake_at: float = -inf
+    """Until then it isn't tried again."""
+    ability_due: bool = False
+    """Whether it is about to be known how it can sleep."""
     need_is_news: bool = False
     """Whether its need was learned since it was last loaded."""
     retry_at: float = -inf

@@ -54,6 +54,7 @@ def _spec(
         name=name,
         devices=tuple(capacity if need is None else need),
         need=need,
+        ability_follows=model.sleep_mode != "off",
         pinned=model.pinned,
         head_start_s=head_start_s,
         concurrency_limit=max(0, model.concurrency_limit),

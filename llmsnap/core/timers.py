@@ -7,7 +7,7 @@ from collections.abc import Collection
 from llmsnap.core.board import Board
 from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.lifecycle import State
-from llmsnap.core.slot import DOWN, Slot
+from llmsnap.core.slot import DOWN, SLUMBER, Slot
 from llmsnap.core.wayout import TierRoom, put_out, tier_room
 
 
@@ -33,7 +33,7 @@ def run_timers(board: Board, closed: Collection[Slot]) -> None:
             continue
         if slot.state is State.READY and slot not in closed:
             _idle(board, slot)
-        elif slot.state is State.ASLEEP:
+        elif slot.state in SLUMBER:
             _asleep(board, slot)
 
 

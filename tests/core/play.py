@@ -66,6 +66,11 @@ def slept(name: str, generation: int = 1) -> Event:
     return ModelChanged(name, generation, Trigger.SLEPT)
 
 
+def paged(name: str, generation: int = 1) -> Event:
+    """A model that sleeps is in its lower tier."""
+    return ModelChanged(name, generation, Trigger.PAGED)
+
+
 def woken(name: str, generation: int = 1) -> Event:
     """A model is awake again."""
     return ModelChanged(name, generation, Trigger.WOKEN)
@@ -110,6 +115,7 @@ class Play:
         *models: ModelSpec,
         room: float | dict[str, float] = 24,
         ram: float = 200,
+        swap: float = 200,
         constraints: Constraints | None = None,
         **schedule: float,
     ) -> None:
@@ -119,7 +125,7 @@ class Play:
         self.scheduler = Scheduler(
             models,
             capacity={device: round(size * GIB) for device, size in rooms.items()},
-            tiers={"ram": round(ram * GIB)},
+            tiers={"ram": round(ram * GIB), "swap": round(swap * GIB)},
             schedule=Schedule(**schedule),
             constraints=constraints or Free(),
             clock=lambda: self.now,

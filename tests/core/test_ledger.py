@@ -123,11 +123,20 @@ def test_a_tier_has_books_of_its_own() -> None:
         slot("waking", 15, State.WAKING),
         slot("ready", 30, State.READY),
     )
-    assert ledger.tier_lack(new, soon=False) == 5 * GIB
-    assert ledger.tier_lack(new, soon=True) == -10 * GIB
+    assert ledger.tier_lack("ram", 10 * GIB) == 5 * GIB
+    assert ledger.tier_lack("ram", 10 * GIB, soon=True) == -10 * GIB
+
+
+def test_who_is_paged_out_is_in_both_tiers_until_it_is_there() -> None:
+    """Soon it will be in the lower one alone."""
+    paging = slot("paging", 20, State.PAGING)
+    paging.bound_for = ("swap", 25 * GIB)
+    ledger = Ledger([paging], {}, {"ram": 20 * GIB, "swap": 40 * GIB})
+    assert ledger.tier_lack("ram", GIB) == GIB
+    assert ledger.tier_lack("ram", GIB, soon=True) == -19 * GIB
+    assert ledger.tier_lack("swap", GIB) == ledger.tier_lack("swap", GIB, soon=True) == -14 * GIB
 
 
 def test_a_tier_without_a_budget_has_no_end() -> None:
     """Nobody is kept from a place whose size isn't known."""
-    new = slot("new", 10, State.READY, tier="swap")
-    assert books(new, ram=1).tier_lack(new, soon=False) < 0
+    assert books(ram=1).tier_lack("swap", 10 * GIB) < 0

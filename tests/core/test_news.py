@@ -10,8 +10,10 @@ from llmsnap.core.messages import (
     Event,
     ModelChanged,
     ModelGoing,
+    ModelSpec,
     NeedChanged,
     NeedEstimated,
+    SleepRequested,
 )
 from llmsnap.errors import UpstreamLost
 from tests.core.play import (
@@ -136,6 +138,78 @@ def test_r04_a_refused_pause_lets_the_answers_go_on() -> None:
     assert play.at(37, done(1)) == ["stop a"]
 
 
+def asleep_and_wanted(*more: ModelSpec) -> Play:
+    """`a` sleeps, and client 1 has it woken at 10."""
+    play = Play(model("a"), *more)
+    play.up("a")
+    play.at(1, SleepRequested("a"))
+    play.at(2, slept("a"))
+    assert play.at(10, arrive(1, "a")) == ["wake a"]
+    return play
+
+
+def test_r04_a_refused_wake_is_tried_again_in_a_while() -> None:
+    """The process is as well as before, and who waits keeps the place."""
+    play = asleep_and_wanted()
+    assert play.at(11, slept("a")) == []
+    assert play.state("a") is State.ASLEEP
+    assert play.until(12) == [(12.0, "wake a")]
+    assert play.at(13, slept("a")) == []
+    assert play.until(15) == [(15.0, "wake a")]
+    assert play.at(16, woken("a")) == ["admit 1"]
+    assert play.phases(1).total_s == 6
+
+
+def test_r14_wakes_that_are_refused_again_and_again_become_a_cold_start() -> None:
+    """The fourth in a row ends the process; nobody waits for ever for it to be woken."""
+    play = asleep_and_wanted()
+    for at in (11, 13, 16):
+        assert play.at(at, slept("a")) == []
+        assert [order for _, order in play.until(2 * at - 10)] == ["wake a"]
+    assert play.at(23, slept("a")) == ["stop a"]
+    assert play.at(24, exited("a")) == ["start a"]
+    assert play.at(30, ready("a", 2)) == ["admit 1"]
+
+
+def test_r04_a_wake_that_goes_well_wipes_the_slate() -> None:
+    """Refusals count in a row only."""
+    play = asleep_and_wanted()
+    play.at(11, slept("a"))
+    play.until(12)
+    play.at(13, woken("a"))
+    play.at(14, done(1))
+    play.at(15, SleepRequested("a"))
+    play.at(16, slept("a"))
+    assert play.at(40, arrive(2, "a")) == ["wake a"]
+    assert play.at(41, slept("a")) == []
+    assert play.until(42) == [(42.0, "wake a")]
+
+
+def test_r04_nobody_takes_the_room_of_a_refused_wake() -> None:
+    """A younger request can't have it meanwhile; it can as soon as nobody waits any more."""
+    play = asleep_and_wanted(model("b"))
+    play.at(11, slept("a"))
+    assert play.at(11.5, arrive(2, "b")) == []
+    assert play.at(11.6, done(1)) == ["start b"]
+
+
+def test_r04_a_paused_answer_is_lost_when_its_model_can_not_be_woken() -> None:
+    """Its client gets the reason."""
+    play = Play(model("a", can_pause=True), model("b"))
+    play.at(0, arrive(1, "a"))
+    play.at(0, ready("a"))
+    play.at(20, arrive(2, "b"))
+    assert play.until(35) == [(35.0, "sleep a")]
+    play.at(36, slept("a"))
+    play.at(37, ready("b"))
+    assert play.at(38, done(2)) == ["sleep b"]
+    assert play.at(39, slept("b")) == ["wake a"]
+    for refused_at in (40, 42, 45):
+        assert play.at(refused_at, slept("a")) == []
+        assert len(play.until(2 * refused_at - 39)) == 1
+    assert play.at(60, slept("a")) == ["abort 1: UpstreamLost", "stop a"]
+
+
 def test_r04_a_paused_answer_is_lost_with_its_process() -> None:
     """502 for those who were paused, and their place in the queue goes."""
     play = Play(model("a", can_pause=True), model("b"))
@@ -255,10 +329,10 @@ def test_r04_late_news_is_ignored() -> None:
     assert play.state("a") is State.STARTING
 
 
-NEWS = (Trigger.READY, Trigger.SLEPT, Trigger.WOKEN, Trigger.EXITED)
+NEWS = (Trigger.READY, Trigger.SLEPT, Trigger.PAGED, Trigger.WOKEN, Trigger.EXITED)
 
 
-@pytest.mark.parametrize("trigger", NEWS[:3])
+@pytest.mark.parametrize("trigger", NEWS[:-1])
 def test_r04_news_that_does_not_apply_any_more_is_ignored(trigger: Trigger) -> None:
     """A start may succeed in the same moment in which the stop was ordered."""
     play = Play(model("a"))

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import SleepRequested
-from tests.core.play import Play, arrive, done, exited, model, ready, slept, woken
+from llmsnap.core.messages import (
+    AbilityChanged,
+    RequestArrived,
+    ShutdownRequested,
+    SleepRequested,
+    UnloadRequested,
+)
+from tests.core.play import GIB, Play, arrive, done, exited, model, paged, ready, slept, woken
 
 
 def test_r09_who_can_sleep_sleeps_and_who_cannot_is_stopped() -> None:
@@ -113,3 +119,99 @@ def test_r09_a_pinned_model_keeps_its_place_in_the_tier() -> None:
     play.at(2, slept("p"))
     play.up("a", at=3)
     assert play.at(20, arrive(1, "b")) == ["stop a"]
+
+
+def two_in_ram(**swap: float) -> Play:
+    """`a` is asleep in RAM, `b` is up, and there is room there for one; `w` is as large as `b`."""
+    able = {"lower_tier": "swap", "lower_bytes": 21 * GIB}
+    play = Play(model("a", **able), model("b", **able), model("w", can_sleep=False), ram=20, **swap)
+    play.up("a")
+    play.at(1, arrive(1, "b"))
+    play.at(2, slept("a"))
+    play.at(3, ready("b"))
+    play.at(4, done(1))
+    return play
+
+
+def test_r09_who_can_be_paged_out_of_ram_lives_on() -> None:
+    """The coldest moves to swap, the victim follows it into RAM, and both can be woken."""
+    play = two_in_ram()
+    assert play.at(20, arrive(2, "w")) == ["pageout a"]
+    assert play.state("a") is State.PAGING
+    assert play.at(21, paged("a")) == ["sleep b"]
+    assert play.state("a") is State.ASLEEP
+    assert play.at(22, slept("b")) == ["start w"]
+    play.at(23, ready("w"))
+    play.at(24, done(2))
+    assert play.at(60, arrive(3, "a")) == ["stop w"]
+    assert play.at(61, exited("w")) == ["wake a"]
+
+
+def test_r09_who_finds_no_room_in_swap_is_stopped() -> None:
+    """It is a tier with books of its own."""
+    play = two_in_ram(swap=20)
+    assert play.at(20, arrive(2, "w")) == ["stop a"]
+
+
+def test_r09_who_could_not_be_paged_out_is_stopped() -> None:
+    """Its driver says so, and that it is asleep in RAM as before."""
+    play = two_in_ram()
+    play.at(20, arrive(2, "w"))
+    assert play.at(21, AbilityChanged("a", True, False, "ram", 20 * GIB)) == []
+    assert play.at(22, slept("a")) == ["stop a"]
+    assert play.at(23, exited("a")) == ["sleep b"]
+
+
+def test_r09_who_dies_while_it_is_paged_out_leaves_both_tiers() -> None:
+    """The victim need wait no longer."""
+    play = two_in_ram()
+    play.at(20, arrive(2, "w"))
+    assert play.at(21, exited("a")) == ["sleep b"]
+    assert play.state("a") is State.STOPPED
+
+
+def test_r09_who_is_wanted_while_it_is_paged_out_is_woken_at_once() -> None:
+    """What has left RAM by then comes back; nobody waits for the rest to leave first."""
+    play = two_in_ram()
+    play.at(10, SleepRequested("b"))
+    assert play.state("a") is State.PAGING
+    play.at(11, RequestArrived(7, "b"))
+    assert play.at(12, done(7)) == []
+    assert play.at(13, UnloadRequested("b", 0)) == ["stop b"]
+    play.at(14, exited("b"))
+    assert play.at(15, arrive(3, "a")) == ["wake a"]
+    assert play.at(16, paged("a")) == []
+    assert play.at(17, woken("a")) == ["admit 3"]
+
+
+def test_r09_who_is_paged_out_can_be_ended() -> None:
+    """By its `ttl`, by an administrator, by the end of all."""
+    for order in (UnloadRequested("a", 0), ShutdownRequested(0)):
+        play = two_in_ram()
+        play.at(10, SleepRequested("b"))
+        assert "stop a" in play.at(11, order)
+        assert play.at(12, paged("a")) == []
+        play.at(13, exited("a"))
+        assert play.state("a") is State.STOPPED
+
+
+def test_r09_a_victim_waits_for_word_of_how_it_can_sleep() -> None:
+    """For a second from its start: stopped a moment too early, it would lose its conversation."""
+    unknown = {"can_sleep": False, "ability_follows": True}
+    play = Play(model("a", **unknown), model("b"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ready("a"))
+    play.at(1.1, done(1))
+    assert play.at(1.2, arrive(2, "b")) == []
+    assert play.at(1.5, AbilityChanged("a", True, False, "ram", GIB)) == ["sleep a"]
+
+
+def test_r09_no_victim_waits_for_word_that_does_not_come() -> None:
+    """A driver that hangs holds nobody up for longer."""
+    unknown = {"can_sleep": False, "ability_follows": True}
+    play = Play(model("a", **unknown), model("b"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ready("a"))
+    play.at(1.1, done(1))
+    assert play.at(1.2, arrive(2, "b")) == []
+    assert play.until(3) == [(2.0, "stop a")]

@@ -33,6 +33,7 @@ from llmsnap.core.messages import (
     ModelSpec,
     NeedChanged,
     NeedEstimated,
+    PageOut,
     Reject,
     RequestArrived,
     RequestFinished,
@@ -62,7 +63,7 @@ class Process:
     alone: bool
     state: str = "starting"
     on_devices: bool = True
-    tier_bytes: int = 0
+    in_tiers: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -178,6 +179,8 @@ class World:
                 self.wake(model, generation)
             case Sleep(model, generation):
                 self.sleep(model, generation)
+            case PageOut(model, generation):
+                self.page_out(model, generation)
             case Stop(model, generation):
                 self.stop(model, generation)
 
@@ -206,12 +209,16 @@ class World:
         self.after(self.rng.uniform(0.5, 8), self.loaded, model, generation, "ready", fate)
 
     def wake(self, model: str, generation: int) -> None:
-        """Begin to wake a process that is asleep."""
+        """Begin to wake a process that sleeps."""
         process = self.processes[model]
-        assert (process.state, process.generation) == ("asleep", generation)
+        assert process.state in ("asleep", "paging")
+        assert process.generation == generation
+        self.tally["wakes while paging"] += process.state == "paging"
         self.load(model, process)
         process.state = "waking"
         fate = self.fate(model)
+        if fate != "well" and self.rng.random() < 0.4:
+            fate = "refused"
         self.after(self.rng.uniform(0.2, 3), self.loaded, model, generation, "woken", fate)
 
     def load(self, model: str, process: Process) -> None:
@@ -262,12 +269,27 @@ class World:
             assert spec.can_pause, f"{model} is paused, but can't be"
             self.tally["pauses"] += 1
         self.asked_to_sleep.discard(model)
-        process.state, process.tier_bytes = "sleeping", spec.tier_bytes
-        held = sum(p.tier_bytes for p in self.processes.values())
-        assert held <= self.tiers["ram"], "the tier is overcommitted"
+        process.state, process.in_tiers = "sleeping", {"ram": spec.tier_bytes}
+        self.check_tier("ram")
         late_s = self.rng.random() * self.odds.late_s
         fate = self.fate(model)
         self.after(self.rng.uniform(0.2, 3) + late_s, self.asleep, model, generation, fate)
+
+    def page_out(self, model: str, generation: int) -> None:
+        """Begin to page a process out, which must be asleep, with nobody who wants it."""
+        process, spec = self.processes[model], self.specs[model]
+        assert (process.state, process.generation) == ("asleep", generation)
+        assert not self.served(model), f"{model} is paged out in the middle of its answers"
+        process.state = "paging"
+        process.in_tiers[spec.lower_tier] = spec.lower_bytes
+        self.check_tier(spec.lower_tier)
+        fate = self.rng.choices(["well", "refused", "fails"], [6, 3, 1])[0]
+        self.after(self.rng.expovariate(1 / 20), self.paged, model, generation, fate)
+
+    def check_tier(self, tier: str) -> None:
+        """What sleeps there fits."""
+        held = sum(process.in_tiers.get(tier, 0) for process in self.processes.values())
+        assert held <= self.tiers[tier], f"{tier} is overcommitted"
 
     def stop(self, model: str, generation: int) -> None:
         """Begin to end a process, which must have nothing under way."""
@@ -277,7 +299,7 @@ class World:
         assert not self.served(model), f"{model} is stopped with answers under way"
         ordered = self.shutting_down or model in self.unloading
         assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
-        assert ordered or process.state in ("ready", "asleep")
+        assert ordered or process.state in ("ready", "asleep", "paging")
         process.state = "stopping"
         late_s = self.rng.random() * self.odds.late_s
         self.after(self.rng.uniform(0.1, 2) + late_s, self.gone, model, generation)
@@ -322,10 +344,17 @@ class World:
             # It became ready in the moment in which it was ordered to stop.
             self.feed(ModelChanged(model, generation, Trigger(news)))
         elif fate == "well":
-            process.state, process.tier_bytes = "ready", 0
+            process.state, process.in_tiers = "ready", {}
             self.feed(ModelChanged(model, generation, Trigger(news)))
+            if news == "ready" and self.specs[model].ability_follows:
+                self.after(self.rng.uniform(0.1, 3), self.change_ability, model)
             if self.rng.random() < self.odds.fail / 4:
                 self.after(self.rng.expovariate(1 / 20), self.crash, model, generation)
+        elif fate == "refused":
+            self.tally["refused to wake"] += 1
+            self.tally["failures"] += 1
+            process.state, process.on_devices = "asleep", False
+            self.feed(ModelChanged(model, generation, Trigger.SLEPT))
         else:
             self.died(model, generation, oom=fate == "oom")
 
@@ -343,13 +372,27 @@ class World:
         process.state, process.on_devices = "asleep", False
         self.feed(ModelChanged(model, generation, Trigger.SLEPT))
 
+    def paged(self, model: str, generation: int, fate: str) -> None:
+        """A model is out of the first tier, or couldn't be, or died on the way."""
+        process = self.processes.get(model)
+        if process is None or (process.generation, process.state) != (generation, "paging"):
+            return
+        if fate == "fails":
+            self.died(model, generation)
+            return
+        self.tally["paged out" if fate == "well" else "refused to page out"] += 1
+        process.state = "asleep"
+        process.in_tiers.pop("ram" if fate == "well" else "swap")
+        news = Trigger.PAGED if fate == "well" else Trigger.SLEPT
+        self.feed(ModelChanged(model, generation, news))
+
     def refuse_to_sleep(self, model: str, process: Process) -> None:
         """A driver couldn't, and left the process as it was."""
         self.tally["refused to sleep"] += 1
         spec = replace(self.specs[model], can_sleep=False, can_pause=False)
         self.specs[model] = spec
         self.feed(AbilityChanged(model, False, False, "ram", spec.tier_bytes))
-        process.state, process.tier_bytes = "ready", 0
+        process.state, process.in_tiers = "ready", {}
         self.feed(ModelChanged(model, process.generation, Trigger.WOKEN))
 
     def crash(self, model: str, generation: int) -> None:
@@ -439,9 +482,11 @@ class World:
         """A sleep driver is found, or lost."""
         sleeps = self.rng.random() < 0.7
         pauses = sleeps and self.rng.random() < 0.5
-        spec = replace(self.specs[model], can_sleep=sleeps, can_pause=pauses)
+        lower = self.rng.choice(["", "swap"])
+        spec = replace(self.specs[model], can_sleep=sleeps, can_pause=pauses, lower_tier=lower)
         self.specs[model] = spec
-        self.feed(AbilityChanged(model, sleeps, pauses, "ram", spec.tier_bytes))
+        places = ("ram", spec.tier_bytes, lower, spec.lower_bytes)
+        self.feed(AbilityChanged(model, sleeps, pauses, *places))
 
     def shut_down(self, grace_s: float) -> None:
         """The end."""
@@ -483,7 +528,7 @@ def build(seed: int) -> World:
         tier_bytes=2 * GIB,
     )
     odds = Odds(
-        fail=rng.choice([0.0, 0.0, 0.05, 0.3]),
+        fail=rng.choice([0.0, 0.0, 0.05, 0.4]),
         leave=rng.choice([0.0, 0.1, 0.4]),
         late_s=rng.choice([0.0, 3.0]),
         grow=rng.choice([0.0, 1.0]),
@@ -492,7 +537,7 @@ def build(seed: int) -> World:
         rng=rng,
         specs={spec.name: with_head_start(spec, seed) for spec in [*specs, pin]},
         capacity=capacity,
-        tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB},
+        tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB, "swap": rng.choice([20, 60, 200]) * GIB},
         constraints=random_constraints(rng, pin),
         odds=odds,
     )
@@ -517,7 +562,10 @@ def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> Mode
         estimate=size if knowledge == "estimate" else None,
         can_sleep=sleeps,
         can_pause=sleeps and rng.random() < 0.5,
+        ability_follows=rng.random() < 0.3,
         tier_bytes=sum(size.values()),
+        lower_tier=rng.choice(["", "swap"]),
+        lower_bytes=round(1.1 * sum(size.values())),
         concurrency_limit=rng.choice([0, 0, 3]),
         min_awake_s=rng.choice([None, None, 0.0, 30.0]),
         time_slice_s=rng.choice([None, 2.0]),
