@@ -14,6 +14,7 @@ from llmsnap.sleep.driver import SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import recipes_for
+from llmsnap.sleep.secondstep import SecondStep
 
 if TYPE_CHECKING:
     from llmsnap.memory.nvml import NvmlProbe
@@ -74,6 +75,7 @@ class Drivers:
             gpus=self._gpus,
             host=self._host,
             clock=self._clock,
+            below=SecondStep(self._host, listens),
             multi_gpu=self._config.sleep.multi_gpu,
         )
 

@@ -98,8 +98,13 @@ class Life:
         assert self.rest is not None
         self.rest.sleep(failed)
 
+    def page_out(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to page out what sleeps: PAGED or SLEPT is reported, or `failed` is called."""
+        assert self.rest is not None
+        self.rest.page_out(failed)
+
     def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
-        """Begin to wake the process: WOKEN is reported, or `failed` is called."""
+        """Begin to wake the process: WOKEN or SLEPT is reported, or `failed` is called."""
         assert self.rest is not None
         self.rest.wake(failed)
 

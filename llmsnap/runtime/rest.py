@@ -10,10 +10,17 @@ from typing import Final, Protocol
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged, ModelChanged
-from llmsnap.errors import LlmsnapError, SleepFailed, SleepRefused, UpstreamLost
+from llmsnap.errors import (
+    LlmsnapError,
+    SleepFailed,
+    SleepRefused,
+    UpstreamLost,
+    WakeFailed,
+    WakeRefused,
+)
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
-from llmsnap.sleep.driver import Moved, SleepDriver, Target
+from llmsnap.sleep.driver import Moved, SleepDriver, Supported, Target
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +44,12 @@ class RestView:
     """Whether its KV cache is there again when it wakes."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why the other drivers can't, by their names."""
+    below: str = ""
+    """What becomes of it when its tier is full; empty: not known, or nothing but a stop."""
     slept: Moved | None = None
     """What its last way to sleep moved."""
+    paged: Moved | None = None
+    """What was moved when it last left its tier for a lower one."""
     woken: Moved | None = None
 
 
@@ -60,6 +71,7 @@ class Rest:
         self._background = background
         self._report = report
         self._move: asyncio.Task[None] | None = None
+        self._found = Supported(tier="", tier_bytes=0)
         name = f"{target.model}#{target.generation} finds how to sleep"
         self._choice = background.spawn(self._choose(), name=name)
 
@@ -67,8 +79,12 @@ class Rest:
         """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
         self._begin(self._sleep, Trigger.SLEPT, failed)
 
+    def page_out(self, failed: Callable[[LlmsnapError], None]) -> None:
+        """Begin to page out what sleeps: PAGED or SLEPT is reported, or `failed` is called."""
+        self._begin(self._page_out, Trigger.PAGED, failed)
+
     def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
-        """Begin to wake the process: WOKEN is reported, or `failed` is called."""
+        """Begin to wake the process: WOKEN or SLEPT is reported, or `failed` is called."""
         self._begin(self._wake, Trigger.WOKEN, failed)
 
     def close(self) -> None:
@@ -90,7 +106,8 @@ class Rest:
             logger.info("model %s: stops to make room%s", model, told)
             return None
         self.view = RestView(driver=driver.name, keeps_state=driver.keeps_state, refusals=refusals)
-        self._report(AbilityChanged(model, True, found.can_pause, found.tier, found.tier_bytes))
+        self._found = found
+        self._report_ability()
         logger.info("model %s: sleeps by %s%s", model, driver.name, told)
         return driver
 
@@ -98,6 +115,28 @@ class Rest:
         self.must_be_killed = driver.kill_only
         moved = await driver.sleep(self._target)
         self.view = replace(self.view, slept=moved)
+
+    async def _look_below(self, driver: SleepDriver) -> None:
+        """Find out where a process that sleeps now could go if its tier were full."""
+        if driver.below is None:
+            return
+        model, tier = self._target.model, self._found.tier
+        verdict = await driver.below.probe(self._target)
+        if isinstance(verdict, Supported):
+            told = f"can be paged out from {tier} to {verdict.tier}"
+            self._report_ability(verdict)
+        else:
+            told = f"can't leave {tier} but by a stop: {verdict.reason}"
+            self._report_ability()
+        if told != self.view.below:
+            logger.info("model %s: %s", model, told)
+            self.view = replace(self.view, below=told)
+
+    async def _page_out(self, driver: SleepDriver) -> None:
+        if driver.below is None:
+            raise SleepRefused("there is no way to do it")
+        moved = await driver.below.page_out(self._target)
+        self.view = replace(self.view, paged=moved)
 
     async def _wake(self, driver: SleepDriver) -> None:
         moved = await driver.wake(self._target)
@@ -110,6 +149,8 @@ class Rest:
         done: Trigger,
         failed: Callable[[LlmsnapError], None],
     ) -> None:
+        if self._move is not None:
+            self._move.cancel()  # it looks below, or pages out: a wake needn't wait for either
         name = f"{self._target.model}#{self._target.generation} {done}"
         self._move = self._background.spawn(self._moving(act, done, failed), name=name)
 
@@ -126,17 +167,30 @@ class Rest:
             if driver is None:
                 raise SleepFailed("no driver can put it to sleep any more")
             await act(driver)
-        except SleepRefused as refusal:
-            self._stay_awake(refusal)
+        except (SleepRefused, WakeRefused) as refusal:
+            self._stay(refusal, instead_of=done)
             return
         except Exception as error:  # a task's root, and a driver may raise anything
             text = f"it was not {done}: {error or type(error).__name__}"
             failed(UpstreamLost(f"model {target.model!r}: {text}"))
             return
         self._report(ModelChanged(target.model, target.generation, done))
+        if done is Trigger.SLEPT:
+            await self._look_below(driver)
 
-    def _stay_awake(self, refusal: SleepRefused) -> None:
-        """Its process is as well as before: leave it so, and look again in a while."""
+    def _stay(self, refusal: SleepFailed | WakeFailed, *, instead_of: Trigger) -> None:
+        """Leave its process as it is, which is as well as before."""
+        model, generation = self._target.model, self._target.generation
+        if instead_of is Trigger.SLEPT:
+            self._stay_awake(refusal)
+            return
+        if instead_of is Trigger.PAGED:
+            self.view = replace(self.view, below=f"can't be paged out: {refusal}")
+            self._report_ability()
+        self._report(ModelChanged(model, generation, Trigger.SLEPT, refusal))
+
+    def _stay_awake(self, refusal: SleepFailed | WakeFailed) -> None:
+        """Stop trying to put it to sleep, and look again in a while."""
         model, generation = self._target.model, self._target.generation
         refusals = {**self.view.refusals, self.view.driver or "driver": str(refusal)}
         self.view = replace(self.view, driver=None, refusals=refusals)
@@ -146,4 +200,18 @@ class Rest:
         self._report(ModelChanged(model, generation, Trigger.WOKEN))
         self._choice = self._background.spawn(
             self._choose(after_s=_AGAIN_S), name=f"{model}#{generation} finds how to sleep again"
+        )
+
+    def _report_ability(self, below: Supported | None = None) -> None:
+        found = self._found
+        self._report(
+            AbilityChanged(
+                self._target.model,
+                can_sleep=True,
+                can_pause=found.can_pause,
+                tier=found.tier,
+                tier_bytes=found.tier_bytes,
+                lower_tier=below.tier if below else "",
+                lower_bytes=below.tier_bytes if below else 0,
+            )
         )

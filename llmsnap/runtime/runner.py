@@ -87,8 +87,13 @@ class Runner:
         if self._life is not None:
             self._life.sleep(partial(self._fail_of, self._life))
 
+    def page_out(self) -> None:
+        """Move the sleeping process on to the lower tier; PAGED follows, SLEPT, or EXITED."""
+        if self._life is not None:
+            self._life.page_out(partial(self._fail_of, self._life))
+
     def wake(self) -> None:
-        """Wake the process; WOKEN follows, or EXITED when that fails."""
+        """Wake the process; WOKEN follows, SLEPT when it sleeps on, or EXITED when that fails."""
         if self._life is not None:
             self._life.wake(partial(self._fail_of, self._life))
 

@@ -13,6 +13,7 @@ from llmsnap.core.messages import (
     ModelChanged,
     ModelGoing,
     ModelView,
+    PageOut,
     RequestArrived,
     RequestFinished,
     ShutdownRequested,
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 _ORDERS = {
     Start: Trigger.START,
     Sleep: Trigger.SLEEP,
+    PageOut: Trigger.PAGE,
     Wake: Trigger.WAKE,
     Stop: Trigger.STOP,
 }
@@ -77,7 +79,7 @@ class Story:
             elif self._states[event.model] is State.READY:
                 yield event.model, Trigger.STOP
         for action in actions:
-            if isinstance(action, Start | Sleep | Wake | Stop):
+            if isinstance(action, Start | Sleep | PageOut | Wake | Stop):
                 self._generations[action.model] = action.generation
                 yield action.model, _ORDERS[type(action)]
 

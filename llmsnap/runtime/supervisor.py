@@ -20,6 +20,7 @@ from llmsnap.core.messages import (
     ModelChanged,
     ModelGoing,
     ModelView,
+    PageOut,
     Phases,
     Reject,
     ShutdownRequested,
@@ -166,7 +167,7 @@ class Supervisor:
     async def sleep(self, model: str) -> None:
         """Put idle `model` to sleep and return when it is; raise Conflict when it can't be."""
         view, rest = self.view(model), self.rest(model)
-        if view.state is State.ASLEEP:
+        if view.state in (State.ASLEEP, State.PAGING):
             return
         if view.state is not State.READY:
             raise Conflict(
@@ -278,6 +279,8 @@ class Supervisor:
                 self._runners[model].start(generation)
             case Sleep(model):
                 self._runners[model].sleep()
+            case PageOut(model):
+                self._runners[model].page_out()
             case Wake(model):
                 self._runners[model].wake()
             case Stop(model):

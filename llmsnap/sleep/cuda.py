@@ -25,6 +25,7 @@ from llmsnap.sleep.cuda_steps import Limits, Steps
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.processes import look, raise_oom_score, set_oom_score
 from llmsnap.sleep.readings import FreeMemory, GpuMemory, HostRoom
+from llmsnap.sleep.secondstep import SecondStep
 
 Gpus = Sequence[GpuMemory]
 
@@ -51,7 +52,7 @@ class CudaDriver:
     """Moves one process's memory from its GPUs into RAM and back; see `SleepDriver`.
 
     `client` makes the calls and is closed with this; `clock` is the one that stamps the readings of
-    `gpus`. A cancelled `sleep` or `wake` leaves the
+    `gpus`. Without `below`, what sleeps can't be moved on. A cancelled `sleep` or `wake` leaves the
     process in an unknown state: end it.
     """
 
@@ -68,11 +69,13 @@ class CudaDriver:
         gpus: FreeMemory,
         host: HostRoom,
         clock: Callable[[], float],
+        below: SecondStep | None = None,
         multi_gpu: bool = False,
         limits: Limits | None = None,
         proc: Path = Path("/proc"),
     ) -> None:
         limits = limits or Limits()
+        self.below: Final = below
         self.rates = Rates()
         """For predictions: how fast memory was seen to move."""
         self._client = client
@@ -133,7 +136,10 @@ class CudaDriver:
         if asleep is None or asleep.generation != target.generation:
             raise WakeFailed("nothing is known of its sleep")
         try:
-            await self._restore_when_it_fits(asleep)
+            if self.below is not None and await self.below.is_out(target):
+                await self._restore_from_swap(target, asleep, self.below)
+            else:
+                await self._restore_when_it_fits(asleep)
             await self._steps.unlock(asleep.holding.pid)
         except WakeFailed as failure:
             if not failure.intact:
@@ -196,7 +202,28 @@ class CudaDriver:
             for device, size in holding.bytes.items()
         }
 
+    async def _restore_from_swap(self, target: Target, asleep: _Asleep, below: SecondStep) -> None:
+        """Bring it back into RAM once the GPU has room, then restore; refused, it goes back."""
+        async with self._room(asleep):
+            pass
+        await below.bring_back(target)
+        try:
+            await self._restore_when_it_fits(asleep)
+        except WakeRefused:
+            with suppress(SleepRefused):
+                await below.page_out(target)
+            raise
+
     async def _restore_when_it_fits(self, asleep: _Asleep) -> None:
+        holding = asleep.holding
+        async with self._room(asleep):
+            seconds = await self._steps.restore(holding.pid, holding.total_bytes)
+        if seconds is not None:
+            self.rates.wake.learn(holding.total_bytes, seconds)
+
+    @asynccontextmanager
+    async def _room(self, asleep: _Asleep) -> AsyncIterator[None]:
+        """Wait for room on the GPUs, which nothing else of ours takes then; raise WakeRefused."""
         holding = asleep.holding
         deadline = self._clock() + self._limits.settle_s
         while True:
@@ -205,13 +232,11 @@ class CudaDriver:
             async with self._turn(holding.bytes):
                 hindrance = await self._hindrance(asleep)
                 if not hindrance:
-                    seconds = await self._steps.restore(holding.pid, holding.total_bytes)
-                    break
+                    yield
+                    return
             if self._clock() >= deadline:
                 raise WakeRefused(hindrance)
             await asyncio.sleep(self._limits.poll_s)
-        if seconds is not None:
-            self.rates.wake.learn(holding.total_bytes, seconds)
 
     async def _hindrance(self, asleep: _Asleep) -> str:
         """Return what is in the way of a restore; one that runs out of memory can't be undone."""

@@ -60,6 +60,21 @@ class Moved:
     """By device or tier: `gpu0`, `host`, `ram`, `swap`; what left it is negative."""
 
 
+class Below(Protocol):
+    """The step below a driver: what sleeps by it moves on to another tier, when its own is full."""
+
+    async def probe(self, target: Target) -> Verdict:
+        """Return whether this process, which sleeps, can be moved on; never raises or harms it."""
+        ...
+
+    async def page_out(self, target: Target) -> Moved:
+        """Move it on; raise SleepRefused when it sleeps on as before. The driver's wake undoes it.
+
+        It may be cancelled at any time: a wake copes with what has moved by then.
+        """
+        ...
+
+
 class SleepDriver(Protocol):
     """A way out of memory short of a stop."""
 
@@ -78,6 +93,11 @@ class SleepDriver(Protocol):
         """Whether SIGKILL is all that a process which sleeps by it can obey."""
         ...
 
+    @property
+    def below(self) -> Below | None:
+        """What can be done with a process that sleeps by it and is to leave its tier."""
+        ...
+
     async def probe(self, target: Target) -> Verdict:
         """Return whether this process can be put to sleep now; never raises, never harms it."""
         ...
@@ -87,7 +107,10 @@ class SleepDriver(Protocol):
         ...
 
     async def wake(self, target: Target) -> Moved:
-        """Wake the process, so that it answers at once; raise WakeFailed when it doesn't."""
+        """Wake the process, so that it answers at once; raise WakeFailed when it doesn't.
+
+        Raises WakeRefused when it sleeps on as before, and may be woken later.
+        """
         ...
 
     async def aclose(self) -> None:

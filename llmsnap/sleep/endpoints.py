@@ -28,6 +28,7 @@ class EndpointsDriver:
     name: Final = "endpoints"
     keeps_state: Final = False
     kill_only: Final = False
+    below: Final = None
 
     def __init__(self, recipes: Mapping[str, Recipe]) -> None:
         self._recipes = recipes

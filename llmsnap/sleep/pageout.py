@@ -52,6 +52,7 @@ class PageOutDriver:
     keeps_state: Final = True
     kill_only: Final = True
     """A stopped process takes no other signal."""
+    below: Final = None
 
     def __init__(self, machine: Machine, listens: Listens, *, pace: Pace | None = None) -> None:
         self._machine = machine

@@ -6,23 +6,39 @@ checkpointed does nothing anyway.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
 
-from llmsnap.errors import SleepRefused, WakeFailed
+from llmsnap.config.quantities import size_text
+from llmsnap.errors import SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep import pageable, pager, proctree
 from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
 from llmsnap.sleep.pageable import Listens, Machine
 from llmsnap.sleep.pager import NotOut
+from llmsnap.sleep.readings import HostRoom
+
+_LEAST_BYTES: Final = 16 << 20
+"""Less than this in swap isn't worth a thread: it comes as it is needed."""
+
+
+class MachineRoom(Machine, HostRoom, Protocol):
+    """Anything that knows both swap and RAM."""
 
 
 class SecondStep:
-    """Pages checkpointed processes out to swap, and brings them back."""
+    """Pages checkpointed processes out to swap, and brings them back; see `Below`."""
 
-    def __init__(self, machine: Machine, listens: Listens, *, pace: Pace | None = None) -> None:
+    def __init__(self, machine: MachineRoom, listens: Listens, *, pace: Pace | None = None) -> None:
         self._machine = machine
         self._listens = listens
         self._pace = pace or Pace()
+        self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        """By pid: who was called off may still be in its last call into the kernel."""
 
     async def probe(self, target: Target) -> Verdict:
         """Return whether the processes can be paged out now; never raises, never harms them."""
@@ -49,10 +65,24 @@ class SecondStep:
         except (NotOut, OSError, ValueError) as error:
             raise SleepRefused(f"it can't be paged out: {words(error)}") from error
 
-    async def bring_back(self, target: Target) -> Moved:
-        """Bring all of it back from swap; raise WakeFailed when that fails."""
+    async def is_out(self, target: Target) -> bool:
+        """Whether any of the processes' memory worth mentioning is in swap, whoever sent it."""
         try:
             held = await look(lambda: self._machine.usage(proctree.pids(target.pid)))
+        except (OSError, ValueError):
+            return False
+        return held.swap_bytes >= _LEAST_BYTES
+
+    async def bring_back(self, target: Target) -> Moved:
+        """Bring all of it back from swap; raise WakeRefused when RAM is short, or WakeFailed."""
+        try:
+            held = await look(lambda: self._machine.usage(proctree.pids(target.pid)))
+            room = await self._machine.room_for(target.pid)
+            if room < held.swap_bytes:
+                raise WakeRefused(
+                    f"RAM is short: it may take {size_text(room)} more, and "
+                    f"{size_text(held.swap_bytes)} of it are in swap"
+                )
             return await in_thread(
                 lambda deadline: self._back(target, deadline),
                 limit_s=self._pace.limit_s(held.swap_bytes),
@@ -63,8 +93,9 @@ class SecondStep:
 
     def _out(self, target: Target, deadline: Deadline) -> Moved:
         began, pids = time.monotonic(), proctree.pids(target.pid)
-        before = self._machine.usage(pids)
-        after = pager.page_out(self._machine, pids, deadline)
+        with self._turn(target, deadline):
+            before = self._machine.usage(pids)
+            after = pager.page_out(self._machine, pids, deadline)
         return Moved(
             seconds=time.monotonic() - began,
             bytes={
@@ -75,7 +106,18 @@ class SecondStep:
 
     def _back(self, target: Target, deadline: Deadline) -> Moved:
         began = time.monotonic()
-        memories = pager.in_swap(proctree.pids(target.pid))
-        pager.fetch(memories, deadline, mapped=True)
+        with self._turn(target, deadline):
+            memories = pager.in_swap(proctree.pids(target.pid))
+            pager.fetch(memories, deadline, mapped=True)
         size = sum(memory.bytes for memory in memories)
         return Moved(seconds=time.monotonic() - began, bytes={"ram": size, "swap": -size})
+
+    @contextmanager
+    def _turn(self, target: Target, deadline: Deadline) -> Iterator[None]:
+        """Wait until no other thread moves memory of `target`."""
+        turn = self._turns[target.pid]
+        deadline.wait(lambda: turn.acquire(blocking=False))
+        try:
+            yield
+        finally:
+            turn.release()

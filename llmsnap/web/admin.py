@@ -23,10 +23,12 @@ from llmsnap.sleep.driver import Moved
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.openai import UNLOADED_STATES
 
-PEER_STATES: Final = {State.SLEEPING: "sleepPending"}
+PEER_STATES: Final = {State.SLEEPING: "sleepPending", State.PAGING: "asleep"}
 """States that `/running` calls by the name that its users know."""
 
-_MAY_WAKE: Final = frozenset({State.SLEEPING, State.ASLEEP, State.WAKING, State.READY})
+_MAY_WAKE: Final = frozenset(
+    {State.SLEEPING, State.ASLEEP, State.PAGING, State.WAKING, State.READY}
+)
 
 _INDEX: Final = Path(__file__).with_name("index.html")
 _ICON: Final = (

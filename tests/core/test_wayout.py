@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
     AbilityChanged,
@@ -121,10 +123,12 @@ def test_r09_a_pinned_model_keeps_its_place_in_the_tier() -> None:
     assert play.at(20, arrive(1, "b")) == ["stop a"]
 
 
-def two_in_ram(**swap: float) -> Play:
-    """`a` is asleep in RAM, `b` is up, and there is room there for one; `w` is as large as `b`."""
-    able = {"lower_tier": "swap", "lower_bytes": 21 * GIB}
-    play = Play(model("a", **able), model("b", **able), model("w", can_sleep=False), ram=20, **swap)
+def two_in_ram(*, swap: float = 200) -> Play:
+    """`a` is asleep in RAM, which has room for one, and `b` is up."""
+    able: dict[str, Any] = {"lower_tier": "swap", "lower_bytes": 21 * GIB}
+    play = Play(
+        model("a", **able), model("b", **able), model("w", can_sleep=False), ram=20, swap=swap
+    )
     play.up("a")
     play.at(1, arrive(1, "b"))
     play.at(2, slept("a"))
@@ -197,7 +201,7 @@ def test_r09_who_is_paged_out_can_be_ended() -> None:
 
 def test_r09_a_victim_waits_for_word_of_how_it_can_sleep() -> None:
     """For a second from its start: stopped a moment too early, it would lose its conversation."""
-    unknown = {"can_sleep": False, "ability_follows": True}
+    unknown: dict[str, Any] = {"can_sleep": False, "ability_follows": True}
     play = Play(model("a", **unknown), model("b"))
     play.at(0, arrive(1, "a"))
     play.at(1, ready("a"))
@@ -208,7 +212,7 @@ def test_r09_a_victim_waits_for_word_of_how_it_can_sleep() -> None:
 
 def test_r09_no_victim_waits_for_word_that_does_not_come() -> None:
     """A driver that hangs holds nobody up for longer."""
-    unknown = {"can_sleep": False, "ability_follows": True}
+    unknown: dict[str, Any] = {"can_sleep": False, "ability_follows": True}
     play = Play(model("a", **unknown), model("b"))
     play.at(0, arrive(1, "a"))
     play.at(1, ready("a"))

@@ -13,6 +13,7 @@ class Driver:
 
     name = "fake"
     keeps_state = True
+    below = None
 
     def __init__(self, *, kill_only: bool = True, may_end: bool = True) -> None:
         self.kill_only = kill_only

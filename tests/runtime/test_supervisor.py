@@ -108,6 +108,9 @@ class FakeRunner:
     def sleep(self) -> None:
         self.orders.append("sleep")
 
+    def page_out(self) -> None:
+        self.orders.append("page out")
+
     def wake(self) -> None:
         self.orders.append("wake")
 

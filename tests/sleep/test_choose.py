@@ -16,6 +16,7 @@ class Driver:
     """Says what it is told to, and whether it was asked."""
 
     keeps_state = True
+    below = None
     kill_only = True
 
     def __init__(self, name: str, verdict: Verdict) -> None:
