@@ -18,7 +18,7 @@ from llmsnap.errors import SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep import pageable, pager, proctree
 from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
-from llmsnap.sleep.pageable import Listens, Machine
+from llmsnap.sleep.pageable import Held, Listens, Machine
 from llmsnap.sleep.pager import NotOut
 from llmsnap.sleep.readings import HostRoom
 
@@ -68,7 +68,13 @@ class SecondStep:
     async def is_out(self, target: Target) -> bool:
         """Whether any of the processes' memory worth mentioning is in swap, whoever sent it."""
         try:
-            held = await look(lambda: self._machine.usage(proctree.pids(target.pid)))
+            held = await in_thread(
+                lambda deadline: self._held(target, deadline),
+                limit_s=self._pace.base_s,
+                name=f"look at {target.model}",
+            )
+        except TimeoutError:
+            return True  # who was called off is still at it
         except (OSError, ValueError):
             return False
         return held.swap_bytes >= _LEAST_BYTES
@@ -90,6 +96,10 @@ class SecondStep:
             )
         except (OSError, ValueError) as error:
             raise WakeFailed(f"it can't be brought back from swap: {words(error)}") from error
+
+    def _held(self, target: Target, deadline: Deadline) -> Held:
+        with self._turn(target, deadline):
+            return self._machine.usage(proctree.pids(target.pid))
 
     def _out(self, target: Target, deadline: Deadline) -> Moved:
         began, pids = time.monotonic(), proctree.pids(target.pid)

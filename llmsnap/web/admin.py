@@ -164,7 +164,9 @@ class Admin:
             "driver": rest.driver,
             "keeps_state": rest.keeps_state,
             "sleep_refusals": rest.refusals,
+            "below": rest.below,
             "last_sleep": _moved(rest.slept),
+            "last_page_out": _moved(rest.paged),
             "last_wake": _moved(rest.woken),
         }
 

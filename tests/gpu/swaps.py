@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,23 @@ from tests.sim.gauge import python_module, with_repository
 MODELS = ("first", "second")
 
 
-def config_for(mib: int) -> str:
-    """Return a configuration in which each of two models has `mib`, and the card room for one."""
-    command = python_module("tests.sim.standin", "--port", "${PORT}", "--mib", str(mib))
+def config_for(
+    mib: int, *options: str, models: Sequence[str] = MODELS, extra: Sequence[str] = ()
+) -> str:
+    """Return a configuration in which each of `models` has `mib`, and the card room for one.
+
+    `options` are of their command, `extra` lines of the configuration.
+    """
+    command = python_module("tests.sim.standin", "--port", "${PORT}", "--mib", str(mib), *options)
     need = mib + 640  # its context, which differs between cards
     lines = [
-        f"startPort: {free_ports(len(MODELS))}",
+        f"startPort: {free_ports(len(models))}",
         "memory:",
         f"  devices: {{gpu0: {need * 3 // 2}MiB}}",
+        *extra,
         "models:",
     ]
-    for model in MODELS:
+    for model in models:
         lines += [f"  {model}:", f"    cmd: {shlex.join(command)}", f"    vram: {need}MiB"]
     return "\n".join(lines) + "\n"
 

@@ -8,15 +8,40 @@ from llmsnap.sleep.choose import Choice
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
 
 
+class Step:
+    """The step below; ends its calls when it may."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.verdict: Verdict = Supported(tier="swap", tier_bytes=1100)
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.error: Exception | None = None
+
+    async def probe(self, target: Target) -> Verdict:
+        """Say what the test wants."""
+        return self.verdict
+
+    async def page_out(self, target: Target) -> Moved:
+        """Pretend to."""
+        self.calls += 1
+        await self.may_end.wait()
+        if self.error:
+            raise self.error
+        return Moved(seconds=2.0, bytes={"ram": -1000, "swap": 1100})
+
+
 class Driver:
     """Notes its calls; ends them when it may."""
 
     name = "fake"
     keeps_state = True
-    below = None
 
-    def __init__(self, *, kill_only: bool = True, may_end: bool = True) -> None:
+    def __init__(
+        self, *, kill_only: bool = True, may_end: bool = True, below: Step | None = None
+    ) -> None:
         self.kill_only = kill_only
+        self.below = below
         self.calls: list[tuple[str, int]] = []
         self.may_end = asyncio.Event()
         if may_end:

@@ -14,7 +14,7 @@ import pytest
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged
-from llmsnap.errors import SleepRefused, StartFailed, UpstreamLost
+from llmsnap.errors import SleepRefused, StartFailed, UpstreamLost, WakeRefused
 from llmsnap.runtime import rest
 from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.rest import RestView
@@ -23,7 +23,7 @@ from llmsnap.runtime.upstream import Upstream
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
-from tests.runtime.resting import Driver
+from tests.runtime.resting import Driver, Step
 from tests.runtime.rig import Rig, plan
 
 
@@ -639,6 +639,93 @@ async def test_a_sleep_that_is_refused_costs_nothing(
     await eventually(lambda: len(rig.abilities) == 3)
     assert rig.abilities[2].can_sleep
     assert (runner.pid, runner.alive, rig.news) == (pid, True, [])
+
+
+async def asleep(rig: Rig, driver: Driver) -> Runner:
+    """A runner whose process sleeps, and that has looked what is below."""
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep()
+    await rig.reported(Trigger.SLEPT)
+    if driver.below is not None:
+        await eventually(lambda: len(rig.abilities) == 2)
+    return runner
+
+
+async def test_what_sleeps_can_leave_its_tier(rig: Rig) -> None:
+    """Where it could go to is looked up when it sleeps, for only then its size is known."""
+    step = Step()
+    runner = await asleep(rig, Driver(below=step))
+    assert rig.abilities[1] == AbilityChanged("a", True, False, "ram", 1000, "swap", 1100)
+    assert runner.rest.below == "can be paged out from ram to swap"
+    runner.page_out()
+    await rig.reported(Trigger.PAGED)
+    assert runner.rest.paged == Moved(seconds=2.0, bytes={"ram": -1000, "swap": 1100})
+    runner.wake()
+    await rig.reported(Trigger.WOKEN)
+
+
+async def test_why_it_cannot_leave_its_tier_is_told_and_shown(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The scheduler will have it stopped then."""
+    caplog.set_level(logging.INFO)
+    step = Step()
+    step.verdict = Unsupported("swap is short")
+    runner = await asleep(rig, Driver(below=step))
+    assert rig.abilities[1].lower_tier == ""
+    assert runner.rest.below == "can't leave ram but by a stop: swap is short"
+    assert f"model a: {runner.rest.below}" in caplog.messages
+
+
+async def test_a_page_out_that_is_refused_leaves_it_asleep(rig: Rig) -> None:
+    """And nobody tries that again."""
+    step = Step()
+    runner = await asleep(rig, Driver(below=step))
+    step.error = SleepRefused("too much stays in memory")
+    runner.page_out()
+    assert isinstance((await rig.reported(Trigger.SLEPT)).error, SleepRefused)
+    assert rig.abilities[2].lower_tier == ""
+    assert rig.abilities[2].can_sleep
+    assert runner.rest.below == "can't be paged out: too much stays in memory"
+
+
+async def test_a_page_out_that_fails_costs_the_process(rig: Rig) -> None:
+    """Nobody knows how it is then."""
+    step = Step()
+    runner = await asleep(rig, Driver(below=step))
+    step.error = RuntimeError("a bug")
+    runner.page_out()
+    assert "a bug" in str((await rig.reported(Trigger.EXITED)).error)
+
+
+async def test_a_wake_calls_off_a_page_out(rig: Rig) -> None:
+    """WOKEN comes, and nothing of the other order after it."""
+    step = Step()
+    runner = await asleep(rig, Driver(below=step))
+    step.may_end.clear()
+    runner.page_out()
+    await eventually(lambda: step.calls == 1)
+    runner.wake()
+    await rig.reported(Trigger.WOKEN)
+    step.may_end.set()
+    await asyncio.sleep(0.02)
+    assert rig.news == []
+
+
+async def test_a_wake_that_is_refused_leaves_it_asleep(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told why, may be woken again, and is ended by SIGKILL as before."""
+    driver = Driver()
+    runner = await asleep(rig, driver)
+    driver.error = WakeRefused("gpu0 has 1.0 GiB free")
+    runner.wake()
+    assert isinstance((await rig.reported(Trigger.SLEPT)).error, WakeRefused)
+    driver.error = None
+    runner.wake()
+    await rig.reported(Trigger.WOKEN)
 
 
 async def test_why_it_cannot_sleep_is_told_and_shown(

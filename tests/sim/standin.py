@@ -1,6 +1,7 @@
 """A stand-in for llama-server on the simulated GPU: its weights and its KV cache are GPU memory.
 
-    python -m tests.sim.standin --port PORT [--host HOST] [--mib 256] [--managed] [--load-s 0]
+    python -m tests.sim.standin --port PORT [--host HOST] [--mib 256] [--filled] [--managed]
+        [--load-s 0]
 
 What a request asks of the GPU it asks in llama-server's order, so one that comes while the process
 is asleep crashes it. `/health`, `/props`, `/slots`, `/metrics` and `/v1/models` ask nothing of the
@@ -28,9 +29,11 @@ _CACHE_BYTES: Final = 64 * 1024
 class Engine:
     """One model with one slot; a token is a byte."""
 
-    def __init__(self, mib: int, *, managed: bool) -> None:
+    def __init__(self, mib: int, *, filled: bool, managed: bool) -> None:
         self._device = Device()
         self._weights = self._device.take(mib * _MIB)
+        for part in range(mib if filled else 0):
+            self._device.write(self._weights + part * _MIB, os.urandom(_MIB))
         self._cache = self._device.take(_CACHE_BYTES)
         self._turn = threading.Lock()
         if managed:
@@ -101,12 +104,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--filled", action="store_true", help="write to all of the memory")
     parser.add_argument("--managed", action="store_true")
     parser.add_argument("--load-s", type=float, default=0.0)
     options = parser.parse_args()
 
     time.sleep(options.load_s)
-    engine = Requests.engine = Engine(options.mib, managed=options.managed)
+    engine = Requests.engine = Engine(options.mib, filled=options.filled, managed=options.managed)
     server = ThreadingHTTPServer((options.host, options.port), Requests)
     asked_to_end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_end.set())

@@ -12,6 +12,7 @@ from llmsnap.sleep.cuda_client import CudaClient
 from llmsnap.sleep.cuda_steps import Limits
 from llmsnap.sleep.driver import Target
 from llmsnap.sleep.readings import FreeMemory
+from llmsnap.sleep.secondstep import SecondStep
 from tests.gpu.holder import Holder
 from tests.sim.gauge import Gauge
 from tests.sim.world import World
@@ -54,6 +55,7 @@ class Bench:
         self,
         *,
         gpus: FreeMemory | None = None,
+        below: SecondStep | None = None,
         multi_gpu: bool = False,
         limits: Limits | None = None,
         proc: Path = Path("/proc"),
@@ -64,6 +66,7 @@ class Bench:
             gpus=gpus or self.gauge,
             host=self.ram,
             clock=time.monotonic,
+            below=below,
             multi_gpu=multi_gpu,
             limits=limits,
             proc=proc,

@@ -134,6 +134,30 @@ async def test_a_killed_proxy_leaves_no_sleeping_server(world: World, tmp_path: 
         await eventually(lambda: not any(child.is_running() for child in children))
 
 
+async def test_what_sleeps_moves_on_to_swap_when_ram_is_short(
+    swap: None, world: World, tmp_path: Path
+) -> None:
+    """Three take turns on a card that holds one, with RAM for one that sleeps: none is stopped."""
+    names = ("first", "second", "third")
+    # Each takes its 64 MiB and a context of 64 MiB along; two of them are too many.
+    config = config_for(64, "--filled", models=names, extra=["sleep: {ramBudget: 200MiB}"])
+    environ = with_repository(world.environment)
+    async with running_proxy(config, tmp_path, env=environ) as running:
+        for name in names:
+            assert await cached(running, name) == 0
+            await knows_how_to_sleep(running, name)
+        for _ in range(2):
+            for name in names:
+                assert await cached(running, name) == len(PROMPT)
+        shown = await running.models()
+        log = running.log
+    assert [shown[name]["generation"] for name in names] == [1, 1, 1]
+    assert shown["first"]["below"] == "can be paged out from ram to swap"
+    assert shown["first"]["last_page_out"]["bytes"]["swap"] > 48 * 1024**2
+    assert "model first: asleep -> paging" in log
+    assert "model first: paging -> asleep" in log
+
+
 def is_being_checkpointed(world: World, pid: int) -> bool:
     """Whether the driver has begun to, and isn't done."""
     record = world.record(pid)

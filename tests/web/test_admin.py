@@ -155,6 +155,7 @@ async def test_running_is_what_llama_swaps_clients_know() -> None:
         (State.STARTING, "starting"),
         (State.READY, "ready"),
         (State.ASLEEP, "asleep"),
+        (State.PAGING, "asleep"),
         (State.WAKING, "waking"),
         (State.STOPPING, "stopping"),
     ],
@@ -274,6 +275,8 @@ async def test_models_show_how_they_sleep() -> None:
         driver="pageout",
         keeps_state=True,
         refusals={"cuda": "no GPU"},
+        below="can be paged out from ram to swap",
+        paged=Moved(seconds=3, bytes={"swap": 7}),
         woken=Moved(seconds=1.5, bytes={"swap": -7}),
     )
     async with serving(front_of(config_of("a"), fleet)) as site:
@@ -281,7 +284,9 @@ async def test_models_show_how_they_sleep() -> None:
 
     assert (shown["driver"], shown["keeps_state"]) == ("pageout", True)
     assert shown["sleep_refusals"] == {"cuda": "no GPU"}
+    assert shown["below"] == "can be paged out from ram to swap"
     assert shown["last_sleep"] is None
+    assert shown["last_page_out"] == {"seconds": 3, "bytes": {"swap": 7}}
     assert shown["last_wake"] == {"seconds": 1.5, "bytes": {"swap": -7}}
 
 
