@@ -12,6 +12,7 @@ from llmsnap.core.messages import (
     Admit,
     Event,
     ModelChanged,
+    PageOut,
     Phases,
     Sleep,
     Start,
@@ -21,6 +22,7 @@ from llmsnap.core.messages import (
 from llmsnap.errors import StartFailed
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.rest import RestView
+from llmsnap.sleep.driver import Moved
 from llmsnap.telemetry.record import Departure, ExitRecord, MoveKind, MoveRecord, Result
 from llmsnap.telemetry.recorder import Recorder
 
@@ -28,16 +30,21 @@ _KINDS: Final[Mapping[type[Action], MoveKind]] = {
     Start: "start",
     Wake: "wake",
     Sleep: "sleep",
+    PageOut: "page_out",
     Stop: "stop",
 }
 _ENDS: Final[Mapping[tuple[MoveKind, Trigger], Result]] = {
     ("start", Trigger.READY): "ok",
     ("start", Trigger.EXITED): "failed",
     ("wake", Trigger.WOKEN): "ok",
+    ("wake", Trigger.SLEPT): "refused",
     ("wake", Trigger.EXITED): "failed",
     ("sleep", Trigger.SLEPT): "ok",
     ("sleep", Trigger.WOKEN): "refused",
     ("sleep", Trigger.EXITED): "failed",
+    ("page_out", Trigger.PAGED): "ok",
+    ("page_out", Trigger.SLEPT): "refused",
+    ("page_out", Trigger.EXITED): "failed",
     ("stop", Trigger.EXITED): "ok",
 }
 
@@ -64,10 +71,10 @@ class Moves:
         if isinstance(event, ModelChanged):
             self._reported(event, actions, now)
         for action in actions:
-            if isinstance(action, Start | Wake | Sleep | Stop):
+            if isinstance(action, Start | Wake | Sleep | PageOut | Stop):
                 self._ordered(action, now)
 
-    def _ordered(self, order: Start | Wake | Sleep | Stop, now: float) -> None:
+    def _ordered(self, order: Start | Wake | Sleep | PageOut | Stop, now: float) -> None:
         model, cause = order.model, order.cause
         if (cut_short := self._under_way.get(model)) is not None:
             self._end(cut_short, now, "cancelled")
@@ -79,7 +86,7 @@ class Moves:
             began_at=now,
         )
         self._under_way[model] = move
-        if isinstance(order, Sleep | Wake):
+        if isinstance(order, Sleep | PageOut | Wake):
             move.driver = self._rest(model).driver or ""
         if move.is_swap:
             move.departures = tuple(self._departed.pop(model, ()))
@@ -123,8 +130,7 @@ class Moves:
         del self._under_way[move.model]
         move.ended_at, move.result = now, result
         if result == "ok" and move.driver:
-            rest = self._rest(move.model)
-            moved = rest.slept if move.kind == "sleep" else rest.woken
+            moved = _moved(self._rest(move.model), move.kind)
             move.moved_bytes = dict(moved.bytes) if moved else {}
         self._recorder.move(move)
 
@@ -139,6 +145,16 @@ class Moves:
                 self._departed[wanted] = left
             else:
                 del self._departed[wanted]
+
+
+def _moved(rest: RestView, kind: MoveKind) -> Moved | None:
+    match kind:
+        case "sleep":
+            return rest.slept
+        case "page_out":
+            return rest.paged
+        case _:
+            return rest.woken
 
 
 def _exit_record(event: ModelChanged, move: MoveRecord | None, now: float) -> ExitRecord:

@@ -18,7 +18,7 @@ from llmsnap.core.messages import NO_WAIT, Phases
 from llmsnap.telemetry.tokens import Excerpt, Tokens
 
 StartKind = Literal["awake", "woken", "started", "resumed"]
-MoveKind = Literal["wake", "start", "sleep", "stop"]
+MoveKind = Literal["wake", "start", "sleep", "page_out", "stop"]
 Result = Literal["ok", "failed", "refused", "cancelled"]
 
 CLIENT_LEFT: Final = 499
@@ -33,7 +33,7 @@ class Departure(Struct, frozen=True):
 
 
 class MoveRecord(Struct, kw_only=True):
-    """One way of a model up (`wake`, `start`: a swap) or down (`sleep`, `stop`)."""
+    """One way of a model up (`wake`, `start`: a swap) or down (`sleep`, `page_out`, `stop`)."""
 
     model: str
     kind: MoveKind
@@ -54,7 +54,7 @@ class MoveRecord(Struct, kw_only=True):
     paused: int = 0
     """Of a sleep: how many answers it stopped in the middle."""
     moved_bytes: Mapping[str, int] = {}
-    """What a sleep or a wake moved, by place."""
+    """What a sleep, a page-out or a wake moved, by place."""
 
     @property
     def duration_s(self) -> float:

@@ -9,6 +9,7 @@ from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
     Admit,
     ModelChanged,
+    PageOut,
     Phases,
     RequestArrived,
     Sleep,
@@ -122,6 +123,26 @@ async def test_a_refused_sleep(stage: Stage) -> None:
     stage.reports(2, Trigger.WOKEN)
 
     assert [(move.kind, move.result) for move in stage.moves] == [("sleep", "refused")]
+
+
+async def test_the_way_from_ram_to_swap(stage: Stage) -> None:
+    """It is a way of its own, and a refused one is no failure."""
+    moved = {"ram": -7, "swap": 8}
+    stage.rest = RestView(driver="cuda", paged=Moved(seconds=1, bytes=moved))
+    for at, news in ((10, Trigger.SLEPT), (20, Trigger.PAGED)):
+        stage.follow(at, Tick(), PageOut("a", 1, Cause(Why.TIER, "b")))
+        stage.reports(at + 1, news)
+    refused, paged = stage.moves
+    assert (refused.kind, refused.result, refused.moved_bytes) == ("page_out", "refused", {})
+    assert (paged.kind, paged.result, paged.moved_bytes) == ("page_out", "ok", moved)
+    assert str(paged.cause) == "its room is needed for b"
+
+
+async def test_a_refused_wake(stage: Stage) -> None:
+    """Nobody was let in by it."""
+    stage.follow(10, Tick(), Wake("a", 1, REQUESTED))
+    stage.reports(11, Trigger.SLEPT)
+    assert [(move.kind, move.result) for move in stage.moves] == [("wake", "refused")]
 
 
 async def test_a_start_that_is_cut_short(stage: Stage) -> None:
