@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from llmsnap.books import Books
 from llmsnap.config.loader import Loaded
 from llmsnap.config.resolved import all_secrets
 from llmsnap.config.schema import Config
@@ -23,10 +24,11 @@ from llmsnap.config.secrets import blank
 from llmsnap.config.upstreams import listens_on_itself
 from llmsnap.core.constraints import constraints_for
 from llmsnap.core.scheduler import Scheduler
-from llmsnap.core.specs import schedule_for, specs_for
+from llmsnap.core.specs import schedule_for
 from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
 from llmsnap.memory.host import Host
+from llmsnap.memory.machine import Machine
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
@@ -135,23 +137,25 @@ async def supervised(
     config: Config, logs: Logs, files: RunFiles, recorder: Recorder
 ) -> AsyncIterator[Supervisor]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
-    specs, capacity = specs_for(config)
-    drivers = Drivers(config, CLOCK)
+    machine = Machine.here(CLOCK)
+    drivers = Drivers(config, machine, CLOCK)
+    tiers = drivers.tiers()
+    plans = {model: plan_for(model, config, os.environ) for model in config.models}
+    books = await Books.open(config, machine, plans, asleep_bytes=tiers["ram"])
     scheduler = Scheduler(
-        specs,
-        capacity=capacity,
-        tiers=drivers.tiers(),
+        books.specs,
+        capacity=books.capacity,
+        tiers=tiers,
         schedule=schedule_for(config),
-        constraints=constraints_for(config),
+        constraints=constraints_for(config, counted=bool(books.capacity)),
         clock=CLOCK,
     )
     background = Background()
-    plans = {model: plan_for(model, config, os.environ) for model in config.models}
     ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
     async with Prober() as prober:
         supervisor = Supervisor(scheduler, background, ahead, recorder)
         tools = Tools(
-            report=supervisor.post,
+            report=books.keep(supervisor, background, CLOCK),
             background=background,
             prober=prober,
             files=files,
@@ -168,6 +172,7 @@ async def supervised(
         finally:
             ahead.close()
             await drivers.aclose()
+            await machine.aclose()
 
 
 def store_for(config: Config, state_dir: Path) -> Store:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from llmsnap.config.schema import Config
-from llmsnap.memory.host import Host
+from llmsnap.memory.machine import Machine
 from llmsnap.runtime import ports
 from llmsnap.runtime.plan import check_path
 from llmsnap.sleep.choose import Choice, Mode, choose
@@ -16,24 +16,21 @@ from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import recipes_for
 from llmsnap.sleep.secondstep import SecondStep
 
-if TYPE_CHECKING:
-    from llmsnap.memory.nvml import NvmlProbe
-
 _HALF: Final = 2
 
 
 class Drivers:
     """The ways out of memory that there are, shared by all models.
 
-    CUDA and NVML are imported when the first model is up: by then nobody waits for it.
+    CUDA is imported when the first model is up: by then nobody waits for it.
     """
 
-    def __init__(self, config: Config, clock: Callable[[], float]) -> None:
+    def __init__(self, config: Config, machine: Machine, clock: Callable[[], float]) -> None:
         self._config = config
         self._clock = clock
-        self._host = Host(clock=clock)
+        self._host = machine.host
+        self._gpus = machine.gpus
         self._built: dict[str, SleepDriver] = {}
-        self._gpus: NvmlProbe | None = None
 
     def chooser(self, model: str) -> Chooser | None:
         """Return what finds how `model` sleeps; None: it is not to sleep."""
@@ -58,18 +55,14 @@ class Drivers:
         """Let go of what the drivers hold; sleeping processes stay as they are."""
         for driver in self._built.values():
             await driver.aclose()
-        if self._gpus is not None:
-            await self._gpus.aclose()
 
     def _endpoints(self) -> SleepDriver:
         return EndpointsDriver(recipes_for(self._config, check_path))
 
     def _cuda(self) -> SleepDriver:
-        from llmsnap.memory.nvml import NvmlProbe
         from llmsnap.sleep.cuda import CudaDriver
         from llmsnap.sleep.cuda_client import CudaClient
 
-        self._gpus = NvmlProbe(clock=self._clock)
         return CudaDriver(
             CudaClient(),
             gpus=self._gpus,

@@ -19,7 +19,7 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"drivers"},
+    {"drivers", "books"},
     {"app", "doctor"},
     {"cli", "demo"},
 ]
@@ -28,7 +28,7 @@ LAYERS = [
 HOMES = {
     "aiohttp": ("web", "runtime/health.py", "sleep/calls.py", "sessions/slots.py", "app.py"),
     "httptools": ("web/upstream",),
-    "pynvml": ("memory/nvml.py",),
+    "pynvml": ("memory/nvml",),
     "yaml": ("config",),
     "aiosqlite": ("store",),
     "prometheus_client": ("telemetry/metrics.py",),

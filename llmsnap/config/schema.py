@@ -275,7 +275,11 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     mode: Literal["off", "auto"] = "auto"
     """`off`: groups alone decide what is loaded beside what."""
     devices: dict[str, Bytes] = field(default_factory=dict)
-    """Budget a device, such as `host: 600MiB` or `gpu0: 24GiB`."""
+    """Budget a device, such as `host: 600MiB` or `gpu0: 24GiB`; empty: what is measured."""
+    reserve: Bytes | dict[str, Bytes] | None = None
+    """Left alone a device, of what is measured; null: 512 MiB a GPU, 1 GiB of `host`."""
+    settle_timeout_s: Seconds = field(default=10.0, name="settleTimeout")
+    """Longest wait for memory to come back from a model that sleeps or ended."""
     prefetch: bool = True
     """Whether the files of a model that has to wait for room are read into the page cache."""
 

@@ -71,8 +71,8 @@ class GroupRules:
         return self._groups[own].exclusive and not self._groups[theirs].persistent
 
 
-def constraints_for(config: Config) -> Constraints:
-    """Return what the file says about who excludes whom.
+def constraints_for(config: Config, *, counted: bool) -> Constraints:
+    """Return what the file says about who excludes whom; `counted`: memory has capacities.
 
     A matrix takes the place of groups. Where memory has capacities and no groups are written,
     memory alone decides. Otherwise the automatic group of all models in no other counts, too; its
@@ -82,8 +82,7 @@ def constraints_for(config: Config) -> Constraints:
     if config.matrix.sets:
         return MatrixRules(ordered_sets(config.matrix), costs(config.matrix), pinned)
     groups = dict(config.groups)
-    counts_memory = config.memory.mode == "auto" and bool(config.memory.devices)
-    if counts_memory and not groups.keys() - {DEFAULT_GROUP}:
+    if counted and not groups.keys() - {DEFAULT_GROUP}:
         return Free()
     if DEFAULT_GROUP not in groups:
         grouped = {member for group in groups.values() for member in group.members}

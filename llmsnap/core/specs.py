@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
-from llmsnap.config.memory import declared_need
+from llmsnap.config.memory import HOST, declared_need
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.messages import ModelSpec, Schedule
 
@@ -16,20 +17,25 @@ _HEAD_START_S: Final = 5.0
 """What one step of `priority` counts as: as long as `fairAfter`."""
 
 
-def specs_for(config: Config) -> tuple[list[ModelSpec], dict[str, int]]:
-    """Return a spec a model, and the capacity a device.
+def specs_for(
+    config: Config,
+    capacity: Mapping[str, int],
+    usable: Mapping[str, Collection[str]] | None = None,
+) -> list[ModelSpec]:
+    """Return a spec a model, for a machine with these bytes a device.
 
-    Without capacities (`memory.mode: off`, or no `memory.devices`) memory is nobody's concern, and
-    groups alone decide. With them, a model that declares nothing has an unknown need: it loads
-    alone.
+    Without capacities memory is nobody's concern, and groups alone decide. With them, a model that
+    declares nothing has an unknown need: it loads alone. `usable` names the GPUs that each model's
+    environment lets it use, where that is known; None: all may be.
     """
-    capacity = dict(config.memory.devices) if config.memory.mode == "auto" else {}
     priority = config.routing.scheduler.settings.fifo.priority
-    specs = [
-        _spec(name, model, capacity, _HEAD_START_S * priority.get(name, 0))
+    return [
+        replace(
+            _spec(name, model, capacity, None if usable is None else usable[name]),
+            head_start_s=_HEAD_START_S * priority.get(name, 0),
+        )
         for name, model in config.models.items()
     ]
-    return specs, capacity
 
 
 def schedule_for(config: Config) -> Schedule:
@@ -44,23 +50,45 @@ def schedule_for(config: Config) -> Schedule:
 
 
 def _spec(
-    name: str, model: ModelConfig, capacity: Mapping[str, int], head_start_s: float
+    name: str,
+    model: ModelConfig,
+    capacity: Mapping[str, int],
+    usable: Collection[str] | None,
 ) -> ModelSpec:
-    declared = declared_need(model, capacity) if capacity else {}
-    need = None
-    if declared is not None:
-        need = {device: size for device, size in declared.items() if device in capacity}
+    devices = [d for d in capacity if d == HOST or usable is None or d in usable]
+    need, estimate = _declared(model, devices, spread=usable is not None)
+    if not capacity:
+        need = {}
     return ModelSpec(
         name=name,
-        devices=tuple(capacity if need is None else need),
+        devices=tuple(devices if need is None else need),
         need=need,
+        estimate=estimate,
         ability_follows=model.sleep_mode != "off",
         pinned=model.pinned,
-        head_start_s=head_start_s,
         concurrency_limit=max(0, model.concurrency_limit),
         ttl_s=model.ttl_s or inf,
         sleep_after_s=model.sleep_after_s or inf,
         min_awake_s=model.min_awake_s,
         time_slice_s=model.time_slice_s,
-        round_trip_s=_START_S + sum((need or capacity).values()) / _LOAD_BYTES_PER_S,
+        round_trip_s=_START_S + sum((need or estimate or capacity).values()) / _LOAD_BYTES_PER_S,
     )
+
+
+def _declared(
+    model: ModelConfig, devices: Sequence[str], *, spread: bool
+) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """Return what `model` says it needs of each of `devices`, or what can be guessed from it.
+
+    A `vram` without a device is for all GPUs among them if it is to be `spread`, as servers do:
+    that they do so evenly is a guess, until it was seen.
+    """
+    gpus = [device for device in devices if device != HOST]
+    if spread and isinstance(model.vram, int) and gpus:
+        ram = {} if model.ram_bytes is None or HOST not in devices else {HOST: model.ram_bytes}
+        evenly = ram | {gpu: model.vram // len(gpus) for gpu in gpus}
+        return (evenly, None) if len(gpus) == 1 else (None, evenly)
+    declared = declared_need(model, devices)
+    if declared is None:
+        return None, None
+    return {device: size for device, size in declared.items() if device in devices}, None

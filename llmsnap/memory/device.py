@@ -4,7 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+NO_DRIVER: Final = (
+    "there is no NVIDIA driver (libnvidia-ml.so.1 isn't found); install it, "
+    "or start the container with `--gpus all`"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a GPU fares, for showing; None: the driver doesn't tell."""
+
+    utilisation: float | None = None
+    """Share of the last moments in which it computed, 0 to 1."""
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    pcie_generation: int | None = None
+    """At this moment; an idle link falls back to 1."""
+    pcie_width: int | None = None
+    pcie_max_generation: int | None = None
+    pcie_max_width: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +45,9 @@ class Reading:
     """Bytes by pid; None: the driver doesn't tell."""
     mig: bool = False
     """Whether the GPU is split into instances; bytes by pid and checkpoints don't work then."""
+    reserved_bytes: int | None = None
+    """What the driver keeps for itself, which is part of what isn't free; None: not told."""
+    vitals: Vitals = Vitals()
 
     @property
     def used_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -70,21 +70,34 @@ class Host:
 
     def tree(self, pid: int) -> tuple[int, ...]:
         """Return `pid` and its living descendants, parents first; empty when it isn't there."""
+        return self.trees([pid])[pid]
+
+    def trees(self, pids: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """Return the same of each of `pids`, out of one look at all processes."""
+        if sys.platform != "linux":
+            return {pid: _psutil_tree(pid) for pid in pids}
         children: dict[int, list[int]] = {}
+        living = set()
         for entry in self._proc.iterdir():
             if entry.name.isdigit() and (stat := _text(entry / "stat")):
+                living.add(int(entry.name))
                 children.setdefault(kernel.parent(stat), []).append(int(entry.name))
-        if not any(pid in group for group in children.values()):
-            return ()
-        found = [pid]
-        for parent in found:  # grows as it goes
-            found += sorted(children.get(parent, ()))
-        return tuple(found)
+        return {pid: _below(pid, children) if pid in living else () for pid in pids}
 
     def usage(self, pids: Iterable[int]) -> Usage:
         """Return what `pids` hold together; those that are gone hold nothing."""
+        if sys.platform != "linux":
+            return Usage(rss_bytes=sum(map(_psutil_rss, pids)))
         texts = (_text(self._proc / str(pid) / "status") for pid in pids)
         return reduce(add, map(kernel.usage, texts), Usage())
+
+    def pss_bytes(self, pids: Iterable[int]) -> int:
+        """Return what `pids` hold, of pages that several processes share only their part.
+
+        The kernel walks through all their pages for it: ask when somebody wants to know.
+        """
+        texts = (_text(self._proc / str(pid) / "smaps_rollup") for pid in pids)
+        return sum(kernel.sizes(text).get("Pss", 0) for text in texts)
 
     def _meminfo(self) -> dict[str, int]:
         return kernel.sizes((self._proc / "meminfo").read_text())
@@ -108,6 +121,31 @@ def _text(file: Path) -> str:
         return file.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def _below(pid: int, children: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
+    found = [pid]
+    for parent in found:  # grows as it goes
+        found += sorted(children.get(parent, ()))
+    return tuple(found)
+
+
+def _psutil_tree(pid: int) -> tuple[int, ...]:
+    import psutil
+
+    try:
+        return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
+    except psutil.Error:
+        return ()
+
+
+def _psutil_rss(pid: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def _psutil_ram() -> Room:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pynvml
 
-from llmsnap.memory.device import Reading, Readings
+from llmsnap.memory.device import NO_DRIVER, Reading, Readings
+from llmsnap.memory.nvml_vitals import read_vitals
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +23,7 @@ _INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
 """The inode that Linux gives the namespace of the machine itself."""
 
 _FAULTS: Final = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
-        "there is no NVIDIA driver (libnvidia-ml.so.1 isn't found); install it, "
-        "or start the container with `--gpus all`"
-    ),
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: NO_DRIVER,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
         "the NVIDIA driver isn't loaded; load it with `modprobe nvidia`, or see `dmesg` why not"
     ),
@@ -239,17 +237,19 @@ class _Session:
 
     def _read_one(self, gpu: _Gpu) -> tuple[Reading, str]:
         taken_at = self._clock()
-        total, free = _memory(gpu.handle)
+        memory = _memory(gpu.handle)
         processes, note = _processes(gpu)
         reading = Reading(
             device=gpu.device,
-            total_bytes=total,
-            free_bytes=free,
+            total_bytes=memory.total,
+            free_bytes=memory.free,
             taken_at=taken_at,
             name=gpu.name,
             uuid=gpu.uuid,
             processes=processes,
             mig=gpu.mig,
+            reserved_bytes=getattr(memory, "reserved", None),
+            vitals=read_vitals(gpu.handle),
         )
         return reading, note
 
@@ -263,14 +263,13 @@ def _read_safely(session: _Session) -> Readings:
         return Readings(fault=f"reading NVML crashed: {error!r}")
 
 
-def _memory(handle: Any) -> tuple[int, int]:
+def _memory(handle: Any) -> Any:
     try:
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
     except pynvml.NVMLError as error:
         if error.value not in _NO_SUCH_FORM:
             raise
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return memory.total, memory.free
+        return pynvml.nvmlDeviceGetMemoryInfo(handle)
 
 
 def _processes(gpu: _Gpu) -> tuple[dict[int, int] | None, str]:

@@ -119,6 +119,11 @@ class Supervisor:
 
     # ---- for readers ---------------------------------------------------------------------------
 
+    @property
+    def closing(self) -> bool:
+        """Whether it was told to end, so that nothing starts any more."""
+        return self._closing
+
     def views(self) -> list[ModelView]:
         """Return all models as they are now, by name."""
         return self._scheduler.views()

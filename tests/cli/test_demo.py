@@ -33,7 +33,8 @@ def test_its_configuration_makes_the_two_swap() -> None:
     paths = Path("/a b/it's.gguf"), Path("/g.gguf")
     loaded = loads(demo.configuration(["/usr/local/my bin/llama-server"], *paths))
 
-    specs, capacity = specs_for(loaded.config)
+    capacity = loaded.config.memory.devices
+    specs = specs_for(loaded.config, capacity)
     needs = [spec.need["host"] for spec in specs if spec.need]
     assert loaded.warnings == ()
     assert max(needs) < capacity["host"] < sum(needs)

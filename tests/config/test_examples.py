@@ -81,7 +81,7 @@ def test_what_the_examples_say() -> None:
     groups = example("groups.yaml").groups
     assert groups["(default)"].members == ("fast",)
     matrix = example("matrix.yaml")
-    rules = constraints_for(matrix)
+    rules = constraints_for(matrix, counted=True)
     assert rules.forced_out("coder", ["chat", "embed"]) == {"chat"}
     assert rules.forced_out("huge", ["chat", "embed", "rerank"]) == {"chat", "embed", "rerank"}
     assert rules.forced_out("paint", ["chat", "embed", "rerank"]) == {"embed", "rerank"}

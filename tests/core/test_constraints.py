@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from llmsnap.config.schema import Config, MemoryConfig, ModelConfig
+from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.sections import GroupConfig, MatrixConfig
 from llmsnap.core.constraints import Free, GroupRules, constraints_for
 from tests.core.play import Play, arrive, done, exited, model, ready, slept
@@ -57,48 +57,42 @@ def test_a_model_in_no_group_is_free() -> None:
     assert rules.forced_out("a", ["x"]) == set()
 
 
-def config(*names: str, memory: MemoryConfig, groups: dict[str, GroupConfig]) -> Config:
+def config(*names: str, groups: dict[str, GroupConfig]) -> Config:
     """A file with some models."""
     models = {name: ModelConfig(cmd="x", pinned=name == "p") for name in names}
-    return Config(models=models, memory=memory, groups=groups)
+    return Config(models=models, groups=groups)
 
 
-@pytest.mark.parametrize(
-    "memory",
-    [MemoryConfig(), MemoryConfig(mode="off", devices={"gpu0": 1})],
-    ids=["no devices", "off"],
-)
 @pytest.mark.parametrize("written", [True, False])
-def test_without_capacities_it_is_one_at_a_time(memory: MemoryConfig, written: bool) -> None:
+def test_without_capacities_it_is_one_at_a_time(written: bool) -> None:
     """The automatic group of swap and exclusive decides, and pinned models stand beside."""
     groups = {"(default)": group("a", "b", "p")} if written else {}
-    rules = constraints_for(config("a", "b", "p", memory=memory, groups=groups))
+    rules = constraints_for(config("a", "b", "p", groups=groups), counted=False)
     assert rules.forced_out("a", ["b", "p"]) == {"b"}
 
 
 def test_written_groups_count_beside_memory_and_the_automatic_one_with_them() -> None:
     """As in llama-swap, where models of no group are in that one."""
-    memory = MemoryConfig(devices={"gpu0": 1})
     groups = {"(default)": group("x", "y"), "g": group("a", "b")}
-    rules = constraints_for(config("a", "b", "x", "y", memory=memory, groups=groups))
+    rules = constraints_for(config("a", "b", "x", "y", groups=groups), counted=True)
     assert rules.forced_out("a", ["b", "x"]) == {"b", "x"}
     assert rules.forced_out("x", ["y", "a"]) == {"y", "a"}
 
 
 def test_with_capacities_and_no_groups_everybody_is_free() -> None:
     """Memory alone decides."""
-    memory = MemoryConfig(devices={"gpu0": 1})
-    rules = constraints_for(config("a", "b", memory=memory, groups={"(default)": group("a", "b")}))
+    groups = {"(default)": group("a", "b")}
+    rules = constraints_for(config("a", "b", groups=groups), counted=True)
     assert isinstance(rules, Free)
     assert rules.forced_out("a", ["b"]) == set()
 
 
 def test_a_matrix_takes_the_place_of_groups() -> None:
     """Its combinations decide, with memory and without."""
-    for memory in (MemoryConfig(mode="off"), MemoryConfig(devices={"gpu0": 1})):
-        plain = config("a", "b", "c", memory=memory, groups={"(default)": group("a", "b", "c")})
+    for counted in (True, False):
+        plain = config("a", "b", "c", groups={"(default)": group("a", "b", "c")})
         matrix = MatrixConfig(vars={"x": "a"}, sets={"s": "x & b", "t": "c"})
-        rules = constraints_for(structs.replace(plain, matrix=matrix))
+        rules = constraints_for(structs.replace(plain, matrix=matrix), counted=counted)
         assert rules.forced_out("a", ["b"]) == set()
         assert rules.forced_out("a", ["b", "c"]) == {"c"}
 

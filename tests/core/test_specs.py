@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
-import pytest
-
-from llmsnap.config.schema import Config, MemoryConfig, ModelConfig, ScheduleConfig
+from llmsnap.config.schema import Config, ModelConfig, ScheduleConfig
 from llmsnap.core.messages import ModelSpec, Schedule
 from llmsnap.core.specs import schedule_for, specs_for
 from tests.core.play import GIB
 
 
-def spec(model: ModelConfig, *, mode: str = "auto", **devices: int) -> ModelSpec:
-    """The spec of one model on a machine with these budgets in GiB."""
-    budgets = {device: size * GIB for device, size in devices.items()}
-    memory = MemoryConfig(mode="off" if mode == "off" else "auto", devices=budgets)
-    (only,), _ = specs_for(Config(models={"m": model}, memory=memory))
+def spec(model: ModelConfig, *, usable: Collection[str] | None = None, **devices: int) -> ModelSpec:
+    """The spec of one model on a machine with these capacities in GiB."""
+    capacity = {device: size * GIB for device, size in devices.items()}
+    seen = None if usable is None else {"m": usable}
+    (only,) = specs_for(Config(models={"m": model}), capacity, seen)
     return only
 
 
@@ -52,20 +51,32 @@ def test_a_model_that_declares_nothing_loads_alone() -> None:
     assert (one.need, one.devices) == (None, ("host", "gpu0"))
 
 
-@pytest.mark.parametrize(("mode", "devices"), [("auto", {}), ("off", {"gpu0": 24})])
-def test_without_capacities_memory_is_nobodys_concern(mode: str, devices: dict[str, int]) -> None:
+def test_without_capacities_memory_is_nobodys_concern() -> None:
     """Declared or not, groups alone decide."""
     for model in (ModelConfig(cmd="x"), ModelConfig(cmd="x", vram=8 * GIB)):
-        one = spec(model, mode=mode, **devices)
-        assert (one.need, one.devices) == ({}, ())
-    _, capacity = specs_for(Config(memory=MemoryConfig(mode="off", devices={"gpu0": 1})))
-    assert capacity == {}
+        one = spec(model)
+        assert (one.need, one.estimate, one.devices) == ({}, None, ())
 
 
-def test_capacities_are_the_budgets() -> None:
-    """As the file has them."""
-    _, capacity = specs_for(Config(memory=MemoryConfig(devices={"host": 600, "gpu0": 24})))
-    assert capacity == {"host": 600, "gpu0": 24}
+def test_a_model_of_unknown_need_is_alone_on_what_it_can_use() -> None:
+    """RAM, and the GPUs that its environment shows."""
+    one = spec(ModelConfig(cmd="x"), usable=["gpu1"], host=16, gpu0=24, gpu1=24)
+    assert (one.need, one.devices) == (None, ("host", "gpu1"))
+
+
+def test_vram_is_on_the_only_gpu_that_the_model_can_use() -> None:
+    """However its environment says which one."""
+    model = ModelConfig(cmd="x", vram=8 * GIB, ram_bytes=GIB)
+    one = spec(model, usable=["gpu1"], host=16, gpu0=24, gpu1=24)
+    assert one.need == {"host": GIB, "gpu1": 8 * GIB}
+
+
+def test_vram_without_a_device_is_spread_over_the_gpus_as_a_guess() -> None:
+    """Servers do so, though not quite evenly: it is learned when it is up."""
+    one = spec(ModelConfig(cmd="x", vram=8 * GIB), usable=["gpu0", "gpu1"], gpu0=24, gpu1=24)
+    assert (one.need, one.devices) == (None, ("gpu0", "gpu1"))
+    assert one.estimate == {"gpu0": 4 * GIB, "gpu1": 4 * GIB}
+    assert one.round_trip_s == 10
 
 
 def test_limits_and_pins() -> None:

@@ -40,6 +40,8 @@ class FakeModels:
     def yaml(self) -> str:
         """The whole file, on ports of its own."""
         lines = [self.head, f"startPort: {free_ports(max(len(self.entries), 1))}"]
+        if "memory:" not in self.head:
+            lines.append("memory: {mode: off}")  # these models hold next to nothing
         if "sleep:" not in self.head:
             lines.append("sleep: {mode: off}")  # stopped is stopped, on a machine with swap too
         return "\n".join([*lines, "models:", *self.entries.values()])

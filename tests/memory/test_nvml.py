@@ -15,7 +15,7 @@ import pynvml
 import pytest
 
 from llmsnap.memory import nvml
-from llmsnap.memory.device import Readings
+from llmsnap.memory.device import Readings, Vitals
 from llmsnap.memory.nvml import NvmlProbe
 from tests.gpu.holder import Holder
 from tests.helpers.waiting import eventually
@@ -55,6 +55,28 @@ async def test_stamps_readings_with_the_clock_that_it_was_given(gauge: Gauge) ->
     before = time.monotonic()
     (reading,) = (await gauge.read()).devices
     assert before < reading.taken_at < time.monotonic()
+
+
+async def test_reads_how_the_gpu_fares(world: World, gauge: Gauge) -> None:
+    """Load, power, heat and the link to the machine; what a laptop doesn't tell is None."""
+    world.turn(gpu_percent=75)
+    (reading,) = (await gauge.read()).devices
+    assert reading.vitals == Vitals(
+        utilisation=0.75,
+        power_w=21.5,
+        power_limit_w=450,
+        temperature_c=41,
+        pcie_generation=1,
+        pcie_width=16,
+        pcie_max_generation=4,
+        pcie_max_width=16,
+    )
+    assert reading.reserved_bytes == world.knobs.reserved_mib * MIB
+
+    world.turn(power_mw=-1, gpu_percent=-1)
+    (reading,) = (await gauge.read()).devices
+    assert (reading.vitals.power_w, reading.vitals.utilisation) == (None, None)
+    assert reading.vitals.temperature_c == 41
 
 
 @pytest.mark.skipif(has_gpu(), reason="there is a driver here")

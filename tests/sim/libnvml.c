@@ -142,6 +142,50 @@ SIM_EXPORT int nvmlDeviceGetMemoryInfo_v2(void *handle, memory_v2 *memory) {
 }
 #endif
 
+/* Laptops and old cards tell none of these: a negative knob is "not supported". */
+static int vital(void *handle, const char *key, long otherwise, unsigned *value) {
+    long told = sim_number(key, otherwise);
+    ASK(handle);
+    *value = told < 0 ? 0 : (unsigned)told;
+    return told < 0 ? NOT_SUPPORTED : SUCCESS;
+}
+
+typedef struct { unsigned gpu, memory; } utilisation;
+
+SIM_EXPORT int nvmlDeviceGetUtilizationRates(void *handle, utilisation *rates) {
+    rates->memory = 0;
+    return vital(handle, "gpu_percent", 0, &rates->gpu);
+}
+
+SIM_EXPORT int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
+    return vital(handle, "power_mw", 21500, milliwatts);
+}
+
+SIM_EXPORT int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
+    return vital(handle, "power_limit_mw", 450000, milliwatts);
+}
+
+SIM_EXPORT int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
+    (void)sensor;
+    return vital(handle, "celsius", 41, celsius);
+}
+
+SIM_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation) {
+    return vital(handle, "pcie_generation", 1, generation);
+}
+
+SIM_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *width) {
+    return vital(handle, "pcie_width", 16, width);
+}
+
+SIM_EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(void *handle, unsigned *generation) {
+    return vital(handle, "pcie_max_generation", 4, generation);
+}
+
+SIM_EXPORT int nvmlDeviceGetMaxPcieLinkWidth(void *handle, unsigned *width) {
+    return vital(handle, "pcie_max_width", 16, width);
+}
+
 /* A checkpointed process isn't listed; a locked one is. Pids are the host's: in a container they
  * mean nothing, and `pid_offset` shifts them as a namespace would. */
 SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, process_v3 *list) {

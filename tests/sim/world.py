@@ -57,6 +57,15 @@ class Knobs:
     """A new number: the driver was unloaded and loaded again."""
     lost_gpu: int = -1
     memory_unsupported: int = 0
+    gpu_percent: int = 0
+    """This and the next: what NVML tells of the card's state; negative: it doesn't."""
+    power_mw: int = 21_500
+    power_limit_mw: int = 450_000
+    celsius: int = 41
+    pcie_generation: int = 1
+    pcie_width: int = 16
+    pcie_max_generation: int = 4
+    pcie_max_width: int = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""Whose the memory is: what each model holds of each device, and what others do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmsnap.config.memory import HOST
+from llmsnap.memory.capacity import SWAP
+from llmsnap.memory.device import Reading
+from llmsnap.memory.kernel import Usage
+from llmsnap.memory.machine import Look, Tree
+
+Bytes = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """Where the models with a process are; those that are asleep are in none of these."""
+
+    up: frozenset[str] = frozenset()
+    coming: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+
+    @property
+    def on_devices(self) -> frozenset[str]:
+        """Those whose bytes are on their devices, or may be."""
+        return self.up | self.moving
+
+    @property
+    def moving(self) -> frozenset[str]:
+        """Those that take memory now, or give it back."""
+        return self.coming | self.leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """Who holds what, as far as it is known."""
+
+    held: Mapping[str, Bytes] = field(default_factory=dict)
+    """Bytes a device, by model; `swap` is one of the devices here."""
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Bytes a device that aren't held by models which are up, or on their way."""
+    unclear: frozenset[str] = frozenset()
+    """Models that are up, of which it isn't known what they hold of some GPU."""
+
+
+class Attribution:
+    """Says who holds what, look after look."""
+
+    def __init__(self) -> None:
+        self._differences: dict[str, Differences] = {}
+        self._others: Bytes = {}
+
+    def of(self, look: Look, where: Whereabouts) -> Attributed:
+        """Return who holds what.
+
+        A GPU that is missing, or of which there is only old news, is left as it was.
+        """
+        held = {model: _in_ram(tree.usage) for model, tree in look.trees.items()}
+        for device, reading in look.devices.items():
+            if device in look.stale or device == SWAP:
+                continue
+            if device == HOST:
+                ours = [tree for model, tree in look.trees.items() if model in where.on_devices]
+                used_by_us = sum(_taken(tree.usage) for tree in ours)
+                self._others[HOST] = max(0, reading.used_bytes - used_by_us)
+            elif _is_silent(reading):
+                self._by_difference(reading, held, where)
+            else:
+                self._by_process(reading, look.trees, held, where)
+        return Attributed(
+            held={model: _without_zeros(bytes_) for model, bytes_ in held.items()},
+            others=dict(self._others),
+            unclear=self._unclear(look, where),
+        )
+
+    def _unclear(self, look: Look, where: Whereabouts) -> frozenset[str]:
+        silent = [device for device, seen in look.devices.items() if _is_silent(seen)]
+        known = [self._difference_on(device).taken.keys() for device in silent]
+        return frozenset(model for model in where.up if any(model not in one for one in known))
+
+    def _by_process(
+        self,
+        reading: Reading,
+        trees: Mapping[str, Tree],
+        held: Mapping[str, Bytes],
+        where: Whereabouts,
+    ) -> None:
+        device, listed = reading.device, reading.processes or {}
+        for model, tree in trees.items():
+            held[model][device] = sum(listed.get(pid, 0) for pid in tree.pids)
+        used_by_us = sum(held[model][device] for model in held if model in where.on_devices)
+        self._others[device] = max(0, reading.used_bytes - used_by_us)
+
+    def _by_difference(
+        self, reading: Reading, held: Mapping[str, Bytes], where: Whereabouts
+    ) -> None:
+        device = reading.device
+        differences = self._difference_on(device)
+        differences.take(reading.used_bytes, where)
+        for model in held:
+            held[model][device] = differences.taken.get(model, 0)
+        if not where.moving:
+            self._others[device] = max(0, reading.used_bytes - sum(differences.taken.values()))
+
+    def _difference_on(self, device: str) -> Differences:
+        return self._differences.setdefault(device, Differences())
+
+
+class Differences:
+    """What models took of one GPU whose driver doesn't tell: how much more was used when they came.
+
+    Of two that moved at the same time nobody can say who took what: such a model counts as if it
+    held nothing, and what it holds as other programs'.
+    """
+
+    def __init__(self) -> None:
+        self.taken: Bytes = {}
+        """By model; those that are on their way in aren't here yet."""
+        self._before: Bytes = {}
+        self._disturbed: set[str] = set()
+
+    def take(self, used_bytes: int, where: Whereabouts) -> None:
+        """Take in how much is used now."""
+        for gone in self.taken.keys() - where.on_devices:
+            del self.taken[gone]
+        for came in where.up & self._before.keys():
+            before = self._before.pop(came)
+            if came not in self._disturbed:
+                self.taken[came] = max(0, used_bytes - before)
+        for gone in self._before.keys() - where.coming:
+            del self._before[gone]
+        for model in where.coming - self._before.keys():
+            self._before[model] = used_bytes
+        if len(where.moving) > 1:
+            self._disturbed |= where.coming
+        self._disturbed &= where.on_devices
+
+
+def need_of(held: Mapping[str, int], usage: Usage) -> Bytes:
+    """Return what a model that is awake needs of each device, by what it holds.
+
+    In RAM that is all it has there, pages of its file included: it would be slow without them. But
+    what a GPU has is read from the file once, so of such a model only its own pages count.
+    """
+    need = {device: size for device, size in held.items() if device not in (HOST, SWAP) and size}
+    need[HOST] = _taken(usage) if need else usage.rss_bytes
+    return need
+
+
+def _is_silent(reading: Reading) -> bool:
+    """Whether it is of a GPU whose driver doesn't tell bytes by process."""
+    return reading.device not in (HOST, SWAP) and reading.processes is None
+
+
+def _in_ram(usage: Usage) -> Bytes:
+    return {HOST: usage.rss_bytes, SWAP: usage.swap_bytes}
+
+
+def _taken(usage: Usage) -> int:
+    """What nobody else can have: the kernel counts pages of files as available, mapped or not."""
+    return usage.anonymous_bytes + usage.shared_bytes if usage.anonymous_bytes else usage.rss_bytes
+
+
+def _without_zeros(bytes_: Mapping[str, int]) -> Bytes:
+    return {device: size for device, size in bytes_.items() if size}

@@ -1,0 +1,168 @@
+"""Holds back the news that a model has left its devices until they show its memory as free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from llmsnap.config.memory import HOST
+from llmsnap.config.quantities import size_text
+from llmsnap.core.lifecycle import Trigger
+from llmsnap.core.messages import Event, ModelChanged
+from llmsnap.memory.device import Reading
+from llmsnap.memory.machine import Look, Tree
+from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.05
+_MAY_STAY: Final = 0.2
+"""Share of what it held of a GPU: a driver's own bookkeeping, and what others did meanwhile."""
+_MAY_STAY_IN_RAM: Final = 0.1
+"""Share of what it held of RAM that a model which sleeps may keep."""
+_NOISE_BYTES: Final = 64 * 1024**2
+
+
+@dataclass(slots=True)
+class Departure:
+    """One model that has left, and what must come back from it."""
+
+    model: str
+    held: Mapping[str, int]
+    """Bytes a device, when it was last seen there."""
+    then: Look
+    """What was seen of everything then."""
+    arrivals: set[str] = field(default_factory=set)
+    """Models that have come since, or are on their way."""
+
+
+class Fleet(Protocol):
+    """What it needs of the supervisor."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing is going to start any more."""
+        ...
+
+    def post(self, event: Event) -> None: ...
+
+
+class Settling:
+    """Passes reports on; SLEPT and EXITED only when the memory is shown free, or time is up.
+
+    What hasn't come back by then counts as other programs'.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        fleet: Fleet,
+        background: Background,
+        *,
+        timeout_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._watch = watch
+        self._fleet = fleet
+        self._background = background
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def report(self, news: Event) -> None:
+        """Pass `news` on, at once or when its time has come."""
+        if isinstance(news, ModelChanged) and news.trigger in (Trigger.SLEPT, Trigger.EXITED):
+            departure = self._departure(news)
+            if departure is not None:
+                name = f"{news.model}#{news.generation} gives its memory back"
+                self._background.spawn(self._settle(news, departure), name=name)
+                return
+        self._fleet.post(news)
+
+    def _departure(self, news: ModelChanged) -> Departure | None:
+        """Return what is to come back; None: nothing that could be late."""
+        present = self._watch.present(news.model)
+        if self._fleet.closing or present is None:
+            return None
+        held = {d: size for d, size in present.held.items() if d in self._watch.capacity}
+        gpus = {device: size for device, size in held.items() if device != HOST}
+        if not gpus and news.trigger is Trigger.EXITED:
+            return None  # what a process had of RAM ends with it
+        awaited = gpus or held
+        return Departure(news.model, awaited, present.look) if awaited else None
+
+    async def _settle(self, news: ModelChanged, departure: Departure) -> None:
+        try:
+            await self._await_memory(departure)
+        finally:
+            self._fleet.post(news)
+
+    async def _await_memory(self, departure: Departure) -> None:
+        begun = self._clock()
+        while True:
+            picture = await self._watch.look()
+            departure.arrivals |= picture.where.coming
+            needs = self._watch.needs(departure.arrivals - {departure.model})
+            missing = _missing(departure, picture.look, needs)
+            waited_s = self._clock() - begun
+            if not missing or waited_s >= self._timeout_s or self._fleet.closing:
+                break
+            await asyncio.sleep(_POLL_S)
+        for device, size in missing.items():
+            logger.warning(
+                "model %s: %s of %s didn't come back within %.1f s (memory.settleTimeout), "
+                "and count as other programs' now",
+                departure.model,
+                size_text(size),
+                device,
+                waited_s,
+            )
+        await self._watch.look(left=[departure.model])
+
+
+Needs = list[Mapping[str, int] | None]
+
+
+def _missing(departure: Departure, now: Look, arrived: Needs) -> dict[str, int]:
+    """Return the bytes a device that haven't come back; what can't be seen now isn't missed."""
+    missing = {}
+    for device, held in departure.held.items():
+        if device == HOST:
+            stays, may_stay = _in_ram(departure.model, now), held * _MAY_STAY_IN_RAM
+        else:
+            stays, may_stay = _on_gpu(device, departure, now, arrived), held * _MAY_STAY
+        if stays > max(may_stay, _NOISE_BYTES):
+            missing[device] = stays
+    return missing
+
+
+def _in_ram(model: str, now: Look) -> int:
+    """By the process alone: paging out leaves copies behind, which system-wide figures count."""
+    return now.trees.get(model, Tree()).usage.rss_bytes
+
+
+def _on_gpu(device: str, departure: Departure, now: Look, arrived: Needs) -> int:
+    reading, before = now.devices.get(device), departure.then.devices.get(device)
+    if reading is None or before is None or device in now.stale:
+        return 0
+    if reading.processes is not None and before.processes is not None:
+        return _unlisted(reading) - _unlisted(before) + _still_listed(departure, reading, now)
+    if None in arrived:
+        return 0  # nobody can say what of it is theirs
+    theirs = sum(need.get(device, 0) for need in arrived if need)
+    return reading.used_bytes - (before.used_bytes - departure.held[device] + theirs)
+
+
+def _unlisted(reading: Reading) -> int:
+    """What is used of a GPU, but by no process that the driver lists: late memory is there."""
+    return reading.used_bytes - sum((reading.processes or {}).values())
+
+
+def _still_listed(departure: Departure, reading: Reading, now: Look) -> int:
+    """What processes that have ended are still said to hold; one that sleeps may keep a little."""
+    ended = set(departure.then.trees.get(departure.model, Tree()).pids)
+    ended -= set(now.trees.get(departure.model, Tree()).pids)
+    return sum((reading.processes or {}).get(pid, 0) for pid in ended)

@@ -1,0 +1,210 @@
+"""Tells the scheduler what other programs use, and what its models turn out to need."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from llmsnap.config.schema import MemoryConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import Event, ForeignChanged, ModelView, NeedChanged
+from llmsnap.core.slot import COMING, LEAVING
+from llmsnap.memory.attribution import Attributed, Attribution, Whereabouts, need_of
+from llmsnap.memory.capacity import outside_bytes
+from llmsnap.memory.machine import Look
+
+logger = logging.getLogger(__name__)
+
+_BUSY_S: Final = 1.0
+_IDLE_S: Final = 5.0
+_NOISE_BYTES: Final = 64 * 1024**2
+"""Other programs' use changes all the time; the reserve is larger than this."""
+
+
+class Fleet(Protocol):
+    """What it needs of the supervisor."""
+
+    def views(self) -> list[ModelView]: ...
+
+    def pid(self, model: str) -> int | None: ...
+
+    def post(self, event: Event) -> None: ...
+
+
+class Looks(Protocol):
+    """Anything that can look at a machine's memory."""
+
+    async def look(self, roots: Mapping[str, int]) -> Look: ...
+
+
+class Learns(Protocol):
+    """Who remembers what models need."""
+
+    def saw(self, model: str, held: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Take in what an awake model holds a device; return its need if that is another now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Memory as it was seen last, and who held what of it."""
+
+    look: Look = field(default_factory=Look)
+    attributed: Attributed = field(default_factory=Attributed)
+    where: Whereabouts = field(default_factory=Whereabouts)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A model when it was last seen on its devices."""
+
+    held: Mapping[str, int]
+    """Bytes a device."""
+    look: Look
+    """What was seen then of everything."""
+
+
+class Watch:
+    """Looks at the machine from time to time, and whenever a model moves.
+
+    `capacity` is bytes a device; what has none is no concern of the scheduler's.
+    """
+
+    def __init__(
+        self,
+        machine: Looks,
+        fleet: Fleet,
+        learns: Learns,
+        config: MemoryConfig,
+        capacity: Mapping[str, int],
+    ) -> None:
+        self.picture = Picture()
+        self.capacity = capacity
+        self.foreign = dict.fromkeys(capacity, 0)
+        """What the scheduler was told that other programs take of each capacity."""
+        self._machine = machine
+        self._fleet = fleet
+        self._learns = learns
+        self._config = config
+        self._attribution = Attribution()
+        self._present: dict[str, Presence] = {}
+        self._left: set[str] = set()
+        self._faults: frozenset[str] = frozenset()
+        self._moved = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self._moved.clear()
+            try:
+                await self.look()
+            except Exception:  # a task's root: what can't be seen now may be in a second
+                logger.exception("looking at the memory failed")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BUSY_S if self._is_busy() else _IDLE_S):
+                    await self._moved.wait()
+
+    def moved(self, view: ModelView, _: State) -> None:
+        """Take in that a model has changed its state, and look soon."""
+        if view.state in COMING:
+            self._left.discard(view.model)
+        self._moved.set()
+
+    def present(self, model: str) -> Presence | None:
+        """Return how `model` was last seen on its devices; None: it wasn't, or it has left."""
+        return self._present.get(model)
+
+    def needs(self, models: Iterable[str]) -> list[Mapping[str, int] | None]:
+        """Return what the scheduler knows of the needs of `models`, in bytes a device."""
+        needs = {view.model: view.need for view in self._fleet.views()}
+        return [needs[model] for model in models]
+
+    async def look(self, *, left: Iterable[str] = ()) -> Picture:
+        """Look once, tell the scheduler what is new, and return what was seen.
+
+        `left` are models that have left their devices, whatever the scheduler knows so far: what
+        they still hold is counted as other programs' from now on.
+        """
+        async with self._turn:
+            for model in left:
+                self._left.add(model)
+                self._present.pop(model, None)
+            roots = self._roots()
+            look = await self._machine.look(roots)
+            where = self._whereabouts()
+            attributed = self._attribution.of(look, where)
+            self.picture = Picture(look=look, attributed=attributed, where=where)
+            self._note_faults(look)
+            self._remember(look, attributed, where)
+            self._tell_foreign(look, attributed, where)
+            self._tell_needs(look, attributed, where)
+            return self.picture
+
+    def _roots(self) -> dict[str, int]:
+        pids = {view.model: self._fleet.pid(view.model) for view in self._fleet.views()}
+        return {model: pid for model, pid in pids.items() if pid is not None}
+
+    def _whereabouts(self) -> Whereabouts:
+        views = [view for view in self._fleet.views() if view.model not in self._left]
+        return Whereabouts(
+            up=frozenset(view.model for view in views if view.state is State.READY),
+            coming=frozenset(view.model for view in views if view.state in COMING),
+            leaving=frozenset(view.model for view in views if view.state in LEAVING),
+        )
+
+    def _remember(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
+        for model in where.up | where.coming:
+            if held := attributed.held.get(model):
+                self._present[model] = Presence(held, look)
+
+    def _tell_foreign(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
+        """Tell what others take of the capacities.
+
+        What a model on its way out has given back, and the device doesn't show as free yet, isn't
+        others' use: somebody waits for it to come back, or gives it up.
+        """
+        leaving = where.leaving & self._present.keys()
+        unsettled = {device for model in leaving for device in self._present[model].held}
+        for device, capacity in self.capacity.items():
+            reading = look.devices.get(device)
+            if reading is None or device in look.stale or device not in attributed.others:
+                continue
+            outside = outside_bytes(self._config, reading, capacity)
+            used = max(0, attributed.others[device] - outside)
+            before = self.foreign[device]
+            if used > before and device in unsettled:
+                continue
+            if abs(used - before) >= _NOISE_BYTES or (before and not used):
+                self.foreign[device] = used
+                self._fleet.post(ForeignChanged(device, used))
+
+    def _tell_needs(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
+        readable = look.devices.keys() - look.stale
+        if not self.capacity.keys() <= readable:
+            return  # what can't be seen can't be learned
+        for model in where.up - attributed.unclear:
+            tree = look.trees.get(model)
+            if tree is None or not tree.pids:
+                continue
+            need = self._learns.saw(model, need_of(attributed.held[model], tree.usage))
+            if need is not None:
+                self._fleet.post(NeedChanged(model, need))
+
+    def _note_faults(self, look: Look) -> None:
+        faults = frozenset(look.faults)
+        for fault in sorted(faults - self._faults):
+            logger.warning("memory: %s", fault)
+        if self._faults and not faults:
+            logger.info("memory: everything can be read again")
+        self._faults = faults
+
+    def _is_busy(self) -> bool:
+        return any(
+            view.in_flight or view.waiting or view.state in COMING | LEAVING
+            for view in self._fleet.views()
+        )

@@ -1,0 +1,82 @@
+"""A machine and a fleet of models that tests move by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llmsnap.config.schema import MemoryConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import Event, ModelView
+from llmsnap.memory.learned import Learned
+from llmsnap.memory.machine import Look
+from llmsnap.runtime.watch import Watch
+
+
+class Stage:
+    """Models in states, and what a look at the machine shows."""
+
+    def __init__(self, capacity: Mapping[str, int], config: MemoryConfig | None = None) -> None:
+        self.states: dict[str, State] = {}
+        self.needs: dict[str, Mapping[str, int]] = {}
+        self.serving: dict[str, int] = {}
+        self.posted: list[Event] = []
+        self.shown = Look()
+        self.looks = 0
+        self.closing = False
+        self.watch = Watch(self, self, Learned(()), config or MemoryConfig(), capacity)
+
+    async def look(self, roots: Mapping[str, int]) -> Look:
+        """Show the machine as it is now."""
+        self.looks += 1
+        return self.shown
+
+    def views(self) -> list[ModelView]:
+        """The models as the scheduler would show them."""
+        return [self._view(model, state) for model, state in self.states.items()]
+
+    def pid(self, model: str) -> int | None:
+        """Every model has a process."""
+        return 1
+
+    def post(self, event: Event) -> None:
+        """Take an event down."""
+        self.posted.append(event)
+
+    def news(self) -> list[Event]:
+        """What was posted since the last time."""
+        posted, self.posted = self.posted, []
+        return posted
+
+    async def shows(self, shown: Look, **states: State) -> list[Event]:
+        """Let models be in these states and the machine as `shown`; return what was posted."""
+        for model, state in states.items():
+            self.becomes(model, state)
+        self.shown = shown
+        await self.watch.look()
+        return self.news()
+
+    def becomes(self, model: str, state: State) -> None:
+        """Let a model change its state."""
+        before = self.states.get(model, State.STOPPED)
+        self.states[model] = state
+        if state is not before:
+            self.watch.moved(self._view(model, state), before)
+
+    def _view(self, model: str, state: State) -> ModelView:
+        return ModelView(
+            model=model,
+            state=state,
+            generation=1,
+            in_flight=self.serving.get(model, 0),
+            waiting=0,
+            paused=0,
+            pinned=False,
+            unloading=False,
+            ready_at=None,
+            used_at=None,
+            fails=0,
+            retry_at=None,
+            round_trip_s=1.0,
+            need=self.needs.get(model),
+            error=None,
+        )
