@@ -87,6 +87,8 @@ class Settling:
         present = self._watch.present(news.model)
         if self._fleet.closing or present is None:
             return None
+        if news.trigger is Trigger.SLEPT and not present.was_up:
+            return None  # a wake that was refused: it is asleep as before
         held = {d: size for d, size in present.held.items() if d in self._watch.capacity}
         gpus = {device: size for device, size in held.items() if device != HOST}
         if not gpus and news.trigger is Trigger.EXITED:

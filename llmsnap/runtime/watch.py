@@ -66,6 +66,8 @@ class Presence:
     """Bytes a device."""
     look: Look
     """What was seen then of everything."""
+    was_up: bool
+    """Whether it was up; else it was on its way in."""
 
 
 class Watch:
@@ -160,7 +162,7 @@ class Watch:
     def _remember(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
         for model in where.up | where.coming:
             if held := attributed.held.get(model):
-                self._present[model] = Presence(held, look)
+                self._present[model] = Presence(held, look, model in where.up)
 
     def _tell_foreign(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
         """Tell what others take of the capacities.

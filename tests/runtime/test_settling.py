@@ -192,3 +192,12 @@ async def test_an_exit_out_of_sleep_is_told_at_once(rig: Rig) -> None:
     rig.becomes("a", State.ASLEEP)
     rig.settling.report(EXITED)
     assert EXITED in rig.posted
+
+
+async def test_a_wake_that_was_refused_is_told_at_once() -> None:
+    """The model is asleep as before, and took nothing."""
+    rig = Rig(host=20, gpu0=23.5)
+    shown = look(reading("gpu0", 1, processes={}), reading("host", 9), a=tree(10, anonymous=8))
+    await rig.shows(shown, a=State.WAKING)
+    rig.settling.report(SLEPT)
+    assert SLEPT in rig.posted
