@@ -41,11 +41,14 @@ from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
 from llmsnap.store.schema import Schema
 from llmsnap.store.store import Store
+from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.recorder import Recorder
+from llmsnap.telemetry.tally import Tally
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
-from llmsnap.web.proxy import Proxy
+from llmsnap.web.metrics import MetricsRoute
+from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
 from llmsnap.web.server import build_app
 
 logger = logging.getLogger(__name__)
@@ -93,7 +96,15 @@ async def serve(
         async with supervised(config, logs, files, recorder) as supervisor:
             proxy = Proxy(config, supervisor, recorder)
             store = store_for(config, state_dir)
-            web = build_app(config, supervisor, proxy, logs, loopback=here.is_loopback, clock=CLOCK)
+            web = build_app(
+                config,
+                supervisor,
+                proxy,
+                logs,
+                loopback=here.is_loopback,
+                clock=CLOCK,
+                more=metrics_for(supervisor, recorder).routes(),
+            )
             async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
                 async with kept(store):
@@ -191,6 +202,13 @@ async def kept(store: Store) -> AsyncIterator[None]:
     finally:
         await store.aclose()
         await background.aclose()
+
+
+def metrics_for(supervisor: Supervisor, recorder: Recorder) -> MetricsRoute:
+    """Return what answers scrapers, fed by `recorder` from now on."""
+    tally = Tally(INFERENCE_PATHS)
+    recorder.listen(tally.take)
+    return MetricsRoute(Metrics(tally, Sources(views=supervisor.views), CLOCK))
 
 
 def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -93,7 +94,8 @@ class Excerpt:
         # Anthropic's streams tell of the prompt in their first event, of the rest in a late one.
         usage |= {key: value for key, value in (later or {}).items() if value}
         timings = _object(tail, b'"timings"', bytes.rfind)
-        return _tokens(usage, timings or _object(head, b'"timings"', bytes.rfind) or {})
+        timings = timings or _object(head, b'"timings"', bytes.rfind) or {}
+        return _tokens(_lenient(_Usage, usage), _lenient(_Timings, timings))
 
     def _fill_head(self, pieces: list[bytes]) -> None:
         came = b"".join(pieces)
@@ -115,34 +117,74 @@ class Excerpt:
         return [text]
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Details(msgspec.Struct):
+    """How many tokens of the prompt were cached, as OpenAI says it."""
+
+    cached_tokens: Count | None = None
+
+
+class _Usage(msgspec.Struct):
+    """What OpenAI's and Anthropic's kind say."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Details | None = None
+
+
+class _Timings(msgspec.Struct):
+    """What llama-server says."""
+
+    prompt_n: Count | None = None
+    cache_n: Count | None = None
+    predicted_n: Count | None = None
+    prompt_ms: Milliseconds | None = None
+    predicted_ms: Milliseconds | None = None
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
+
+
 class _Inner(msgspec.Struct):
     """What OpenAI's `response` and Anthropic's `message` events hold."""
 
-    usage: Any = None
+    usage: _Usage | None = None
 
 
 class _Body(msgspec.Struct):
     """The parts of an answer that say something of its tokens."""
 
-    usage: Any = None
-    timings: Any = None
+    usage: _Usage | None = None
+    timings: _Timings | None = None
     response: _Inner | None = None
     message: _Inner | None = None
 
 
 _bodies: Final = msgspec.json.Decoder(_Body)
+_NO_USAGE: Final = _Usage()
+_NO_TIMINGS: Final = _Timings()
+_NOTHING: Final = Tokens()
 
 
-def _decoded(body: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return usage and timings of a whole answer; None when it isn't one JSON object."""
+def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:
+    """Return what a whole answer says; None when it isn't one JSON object, or makes no sense."""
     if not body.startswith((b"{", b" ", b"\n")):
         return None
     try:
         said = _bodies.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    inner = said.response or said.message
-    return _mapping(said.usage or (inner and inner.usage)), _mapping(said.timings)
+    usage = said.usage
+    if usage is None and (inner := said.response or said.message) is not None:
+        usage = inner.usage
+    return usage or _NO_USAGE, said.timings or _NO_TIMINGS
 
 
 def _object(
@@ -166,54 +208,52 @@ def _object(
     return None
 
 
-def _tokens(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Tokens | None:
-    computed, cached = _prompt(usage)
+_Said = TypeVar("_Said", bound=msgspec.Struct)
+
+
+def _lenient(kind: type[_Said], said: Mapping[str, Any]) -> _Said:
+    """Return what makes sense of `said`."""
+    fields = {}
+    for field in msgspec.structs.fields(kind):
+        with suppress(msgspec.ValidationError, KeyError):
+            fields[field.name] = msgspec.convert(said[field.name], field.type)
+    return kind(**fields)
+
+
+def _tokens(usage: _Usage, timings: _Timings) -> Tokens | None:
+    computed, cached = timings.prompt_n, timings.cache_n
+    if computed is None or cached is None:
+        whole, of_cache = _prompt(usage)
+        computed, cached = _first(computed, whole), _first(cached, of_cache)
     tokens = Tokens(
-        computed=_first(_count(timings, "prompt_n"), computed),
-        cached=_first(_count(timings, "cache_n"), cached),
-        generated=_first(
-            _count(timings, "predicted_n"),
-            _count(usage, "completion_tokens"),
-            _count(usage, "output_tokens"),
-        ),
-        prompt_s=_seconds(timings, "prompt_ms"),
-        generation_s=_seconds(timings, "predicted_ms"),
-        drafted=_count(timings, "draft_n"),
-        accepted=_count(timings, "draft_n_accepted"),
+        computed=computed,
+        cached=cached,
+        generated=_first(timings.predicted_n, usage.completion_tokens, usage.output_tokens),
+        prompt_s=_seconds(timings.prompt_ms),
+        generation_s=_seconds(timings.predicted_ms),
+        drafted=timings.draft_n,
+        accepted=timings.draft_n_accepted,
     )
     return None if tokens == _NOTHING else tokens
 
 
-_NOTHING: Final = Tokens()
-
-
-def _prompt(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _prompt(usage: _Usage) -> tuple[int | None, int | None]:
     """Return the computed and the cached tokens of the prompt, as `usage` tells them."""
-    anthropic = _count(usage, "cache_read_input_tokens")
-    if anthropic is not None:  # whose `input_tokens` are those that weren't in the cache
-        new, written = _count(usage, "input_tokens"), _count(usage, "cache_creation_input_tokens")
-        return None if new is None else new + (written or 0), anthropic
-    whole = _first(_count(usage, "prompt_tokens"), _count(usage, "input_tokens"))
-    details = _mapping(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
-    cached = _count(details, "cached_tokens")
-    return whole if whole is None else max(0, whole - (cached or 0)), cached
+    if usage.cache_read_input_tokens is not None:  # Anthropic's `input_tokens` are the others
+        new, written = usage.input_tokens, usage.cache_creation_input_tokens or 0
+        return None if new is None else new + written, usage.cache_read_input_tokens
+    whole = _first(usage.prompt_tokens, usage.input_tokens)
+    details = usage.prompt_tokens_details or usage.input_tokens_details
+    cached = None if details is None else details.cached_tokens
+    return None if whole is None else max(0, whole - (cached or 0)), cached
 
 
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _count(said: Mapping[str, Any], key: str) -> int | None:
-    value = said.get(key)
-    return value if type(value) is int and value >= 0 else None
-
-
-def _seconds(said: Mapping[str, Any], key: str) -> float | None:
-    value = said.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        return None
-    return value / 1e3
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3
 
 
 def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None

@@ -27,7 +27,7 @@ from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.select import wanted
-from llmsnap.web.server import FORM_POSTS, JSON_POSTS
+from llmsnap.web.server import FORM_POSTS, JSON_POSTS, QUERY_GETS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
 from llmsnap.web.sse import PING_S
 from llmsnap.web.upstream_pool import Pools
@@ -189,3 +189,9 @@ async def _untouched(request: web.Request, body: HeldBody, declared: int | None)
         return Payload(size=declared, rest=body)
     held = await body.whole()
     return Payload([bytes(held)], len(held))
+
+
+INFERENCE_PATHS: Final = frozenset(
+    without_prefix(path).decode() for path in (*_INFERENCE, *QUERY_GETS)
+)
+"""As servers know them."""

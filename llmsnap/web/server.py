@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -66,10 +66,12 @@ def build_app(
     *,
     loopback: bool,
     clock: Callable[[], float],
+    more: Iterable[web.RouteDef] = (),
 ) -> web.Application:
     """Return the application; it owns nothing that it is given.
 
     `loopback`: it will listen where only this machine reaches it. `clock`: the views' clock.
+    `more`: routes of parts that aren't always there.
     """
     gate = Gate(api_keys=config.api_keys, allowed_hosts=config.allowed_hosts, loopback=loopback)
     app = web.Application(
@@ -83,6 +85,7 @@ def build_app(
         *ModelList(config, fleet.views).routes(),
         *LogRoutes(logs, names).routes(),
         *upstream.routes(),
+        *more,
         *inference_routes(proxy),
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}

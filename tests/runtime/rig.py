@@ -25,6 +25,7 @@ from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
+from llmsnap.telemetry.recorder import Recorder
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.runtime.resting import Chooser, Driver
@@ -111,6 +112,7 @@ class Rig:
         constraints: Constraints | None = None,
         drivers: Mapping[str, Driver] | None = None,
         prefetches: Mapping[str, Prefetch] | None = None,
+        recorder: Recorder | None = None,
     ) -> Supervisor:
         """Return a supervisor over `plans`; without more said, all may be up at once.
 
@@ -126,7 +128,7 @@ class Rig:
             clock=asyncio.get_running_loop().time,
         )
         ahead = ReadAhead(prefetches or {}, self.scheduler.view)
-        self.supervisor = Supervisor(self.scheduler, self.background, ahead)
+        self.supervisor = Supervisor(self.scheduler, self.background, ahead, recorder)
         for p in plans:
             self.runner(p, driver=(drivers or {}).get(p.model))
         self.supervisor.supervise(self.runners)

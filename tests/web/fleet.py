@@ -17,9 +17,12 @@ from llmsnap.core.messages import ModelView, Phases
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
+from llmsnap.telemetry.metrics import Metrics, Sources
+from llmsnap.telemetry.tally import Tally
 from llmsnap.web.admin import Held
 from llmsnap.web.body import HeldBody
 from llmsnap.web.head import Head
+from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.server import build_app
@@ -159,6 +162,7 @@ def front_of(
         logs or Logs(),
         loopback=loopback,
         clock=lambda: NOW,
+        more=MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
     )
 
 

@@ -14,6 +14,8 @@ from aiohttp.client import _RequestContextManager
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.runtime.logs import Logs
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.proxy import Proxy
 from llmsnap.web.server import build_app
 from tests.helpers.waiting import eventually
@@ -35,6 +37,14 @@ class Stage:
     server: Scripted
     proxy: Proxy
     site: Site
+    recorder: Recorder
+    records: list[RequestRecord]
+
+    async def recorded(self) -> list[RequestRecord]:
+        """What was put down of the requests so far, once nobody is served any more."""
+        await self.nobody_is_left()
+        self.recorder.flush()
+        return self.records
 
     def put_up(
         self, model: str = "a", *, generation: int = 1, base_path: str = "", key: str = ""
@@ -93,11 +103,13 @@ async def staged(
     if config is None:
         config = Config(models={"a": model or ModelConfig(cmd="serve a", aliases=aliases)})
     lender, fleet = FakeLender(), FakeFleet(*config.models)
-    proxy = Proxy(config, lender, ping_s=ping_s)
+    recorder, records = Recorder(), list[RequestRecord]()
+    recorder.listen(lambda batch: records.extend(batch.requests))
+    proxy = Proxy(config, lender, recorder, ping_s=ping_s)
     clock = asyncio.get_running_loop().time
     app = build_app(config, fleet, proxy, Logs(), loopback=True, clock=clock)
     async with Scripted.running(script) as server, serving(app) as site:
-        stage = Stage(lender, fleet, server, proxy, site)
+        stage = Stage(lender, fleet, server, proxy, site, recorder, records)
         if up:
             stage.put_up()
         yield stage

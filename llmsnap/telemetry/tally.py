@@ -1,0 +1,148 @@
+"""The sums over all records since the start. A child of a metric is made when it is first seen."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from llmsnap.telemetry import catalogue
+from llmsnap.telemetry.catalogue import Metric
+from llmsnap.telemetry.record import ExitRecord, MoveRecord, RequestRecord
+from llmsnap.telemetry.recorder import Batch
+
+Labels = tuple[str, ...]
+
+NO_DRIVER: Final = "none"
+"""For the label of a start, which no sleep driver has a part in."""
+OTHER_PATH: Final = "other"
+"""For the label of a path that isn't one of those that are known."""
+
+
+class Counter:
+    """One number a combination of labels."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.values: dict[Labels, float] = {}
+
+    def add(self, amount: float, *labels: str) -> None:
+        """Count `amount` more."""
+        self.values[labels] = self.values.get(labels, 0) + amount
+
+
+class Distribution:
+    """How many values were in each bucket, the last one without a bound, and their sum."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self, counts: list[int], total: float = 0.0) -> None:
+        self.counts = counts
+        self.total = total
+
+
+class Histogram:
+    """One distribution a combination of labels."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.values: dict[Labels, Distribution] = {}
+        self._bounds = metric.buckets
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Count one more value."""
+        child = self.values.get(labels)
+        if child is None:
+            child = self.values[labels] = Distribution([0] * (len(self._bounds) + 1))
+        child.counts[bisect_left(self._bounds, value)] += 1
+        child.total += value
+
+    def copy(self) -> dict[Labels, Distribution]:
+        """Return what there is, to be read while this goes on."""
+        return {
+            labels: Distribution(child.counts.copy(), child.total)
+            for labels, child in self.values.items()
+        }
+
+
+class Tally:
+    """Adds up what records say. `paths` are those that get a label of their own."""
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self._paths = frozenset(paths)
+        self._requests = Counter(catalogue.REQUESTS)
+        self._durations = Histogram(catalogue.REQUEST_DURATION)
+        self._first_tokens = Histogram(catalogue.FIRST_TOKEN)
+        self._phases = Histogram(catalogue.PHASE_DURATION)
+        self._prompt_tokens = Counter(catalogue.PROMPT_TOKENS)
+        self._generated_tokens = Counter(catalogue.GENERATED_TOKENS)
+        self._prompt_s = Counter(catalogue.PROMPT_SECONDS)
+        self._generation_s = Counter(catalogue.GENERATION_SECONDS)
+        self._swaps = Counter(catalogue.SWAPS)
+        self._swap_s = Histogram(catalogue.SWAP_DURATION)
+        self._sleep_s = Histogram(catalogue.SLEEP_DURATION)
+        self._evictions = Counter(catalogue.EVICTIONS)
+        self._preemptions = Counter(catalogue.PREEMPTIONS)
+        self._exits = Counter(catalogue.EXITS)
+
+    def counters(self) -> Iterator[Counter]:
+        """Return all counters."""
+        return (part for part in vars(self).values() if isinstance(part, Counter))
+
+    def histograms(self) -> Iterator[Histogram]:
+        """Return all histograms."""
+        return (part for part in vars(self).values() if isinstance(part, Histogram))
+
+    def take(self, batch: Batch) -> None:
+        """Add a batch of records."""
+        for request in batch.requests:
+            self._take_request(request)
+        for move in batch.moves:
+            self._take_move(move)
+        for end in batch.exits:
+            self._take_exit(end)
+
+    def _take_request(self, request: RequestRecord) -> None:
+        model = request.model
+        path = request.path if request.path in self._paths else OTHER_PATH
+        self._requests.add(1, model, path, str(request.status))
+        self._durations.observe(request.duration_s, model)
+        if (ttft_s := request.ttft_s) is not None:
+            self._first_tokens.observe(ttft_s, model, request.start)
+        for phase, seconds in request.spent().items():
+            if phase != "pause":
+                self._phases.observe(seconds, model, phase)
+        if request.pauses is not None:  # all of them, not only those before the first byte
+            self._phases.observe(request.pauses.ended_s, model, "pause")
+        if request.tokens is not None:
+            self._take_tokens(request)
+
+    def _take_tokens(self, request: RequestRecord) -> None:
+        model, tokens = request.model, request.tokens
+        assert tokens is not None
+        if tokens.computed is not None:
+            self._prompt_tokens.add(tokens.computed, model, "computed")
+        if tokens.cached is not None:
+            self._prompt_tokens.add(tokens.cached, model, "cached")
+        if tokens.generated is not None:
+            self._generated_tokens.add(tokens.generated, model)
+        if tokens.prompt_s is not None:
+            self._prompt_s.add(tokens.prompt_s, model)
+        if tokens.generation_s is not None:
+            self._generation_s.add(tokens.generation_s, model)
+
+    def _take_move(self, move: MoveRecord) -> None:
+        model, driver = move.model, move.driver or NO_DRIVER
+        if move.is_swap:
+            self._swaps.add(1, model, move.kind, driver, move.result)
+            if move.result == "ok":
+                self._swap_s.observe(move.swap_s, model, move.kind, driver)
+        elif move.result == "ok":
+            self._evictions.add(1, model, str(move.cause.why))
+            if move.paused:
+                self._preemptions.add(1, model)
+            if move.kind == "sleep":
+                self._sleep_s.observe(move.duration_s, model, driver)
+
+    def _take_exit(self, end: ExitRecord) -> None:
+        self._exits.add(1, end.model, end.reason)
