@@ -96,6 +96,7 @@ async def serve(
         async with supervised(config, logs, files, recorder) as supervisor:
             proxy = Proxy(config, supervisor, recorder)
             store = store_for(config, state_dir)
+            watched = metrics_for(supervisor, recorder).routes()
             web = build_app(
                 config,
                 supervisor,
@@ -103,7 +104,7 @@ async def serve(
                 logs,
                 loopback=here.is_loopback,
                 clock=CLOCK,
-                more=metrics_for(supervisor, recorder).routes(),
+                more=watched,
             )
             async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
