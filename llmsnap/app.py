@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from aiohttp import web
+
 from llmsnap.books import Books
 from llmsnap.config.loader import Loaded
 from llmsnap.config.resolved import all_secrets
@@ -96,17 +98,8 @@ async def serve(
         async with supervised(config, logs, files, recorder) as supervisor:
             proxy = Proxy(config, supervisor, recorder)
             store = store_for(config, state_dir)
-            watched = metrics_for(supervisor, recorder).routes()
-            web = build_app(
-                config,
-                supervisor,
-                proxy,
-                logs,
-                loopback=here.is_loopback,
-                clock=CLOCK,
-                more=watched,
-            )
-            async with listening(web, sockets, tls=tls, log=log) as stop_accepting:
+            front = application(config, supervisor, proxy, logs, recorder, here)
+            async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
                 async with kept(store):
                     code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
@@ -205,11 +198,27 @@ async def kept(store: Store) -> AsyncIterator[None]:
         await background.aclose()
 
 
-def metrics_for(supervisor: Supervisor, recorder: Recorder) -> MetricsRoute:
-    """Return what answers scrapers, fed by `recorder` from now on."""
+def application(
+    config: Config,
+    supervisor: Supervisor,
+    proxy: Proxy,
+    logs: Logs,
+    recorder: Recorder,
+    address: Address,
+) -> web.Application:
+    """Return all that is to be had over HTTP at `address`."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
-    return MetricsRoute(Metrics(tally, Sources(views=supervisor.views), CLOCK))
+    metrics = Metrics(tally, Sources(views=supervisor.views), CLOCK)
+    return build_app(
+        config,
+        supervisor,
+        proxy,
+        logs,
+        loopback=address.is_loopback,
+        clock=CLOCK,
+        more=MetricsRoute(metrics).routes(),
+    )
 
 
 def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:
