@@ -34,6 +34,7 @@ from llmsnap.memory.machine import Machine
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
+from llmsnap.runtime.peers import Network
 from llmsnap.runtime.plan import Plan, plan_for
 from llmsnap.runtime.prefetch import Prefetch, ReadAhead
 from llmsnap.runtime.runfile import RunFiles
@@ -52,6 +53,7 @@ from llmsnap.web.connection import listening
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
 from llmsnap.web.server import build_app
+from llmsnap.web.serving import Lender
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ async def serve(
         await files.end_leftovers()
         recorder = Recorder()
         async with supervised(config, logs, files, recorder) as supervisor:
-            proxy = Proxy(config, supervisor, recorder)
+            proxy = Proxy(config, lender_of(config, supervisor), recorder)
             store = store_for(config, state_dir)
             front = application(config, supervisor, proxy, logs, recorder, here)
             async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
@@ -108,6 +110,11 @@ async def serve(
                 logs.close()
             await proxy.aclose()
     return code
+
+
+def lender_of(config: Config, supervisor: Supervisor) -> Lender:
+    """Return who lends the models that requests may name."""
+    return Network(supervisor, config.peers) if config.peers else supervisor
 
 
 @contextmanager

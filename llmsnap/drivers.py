@@ -1,23 +1,20 @@
-"""Builds the sleep drivers of this machine, when the first model starts."""
+"""Builds the sleep drivers of this machine, when the first model asks how it can sleep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from llmsnap.config.schema import Config
 from llmsnap.memory.machine import Machine
 from llmsnap.runtime import ports
 from llmsnap.runtime.plan import check_path
-from llmsnap.sleep.choose import Choice, Mode, allowed, choose
+from llmsnap.sleep.choose import Choice, Mode, choose
 from llmsnap.sleep.driver import SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import recipes_for
 from llmsnap.sleep.secondstep import SecondStep
-
-if TYPE_CHECKING:
-    from llmsnap.sleep.cuda import CudaDriver
 
 _HALF: Final = 2
 
@@ -25,8 +22,7 @@ _HALF: Final = 2
 class Drivers:
     """The ways out of memory that there are, shared by all models.
 
-    Where there is an NVIDIA GPU, CUDA starts with the first model: how it sleeps must be known
-    soon after it is up, should another one want its room at once.
+    CUDA is imported when the first model is up: by then nobody waits for it.
     """
 
     def __init__(self, config: Config, machine: Machine, clock: Callable[[], float]) -> None:
@@ -35,8 +31,6 @@ class Drivers:
         self._host = machine.host
         self._gpus = machine.gpus
         self._built: dict[str, SleepDriver] = {}
-        self._cuda: CudaDriver | None = None
-        self._prepared = False
 
     def chooser(self, model: str) -> Chooser | None:
         """Return what finds how `model` sleeps; None: it is not to sleep."""
@@ -53,20 +47,9 @@ class Drivers:
     def all(self) -> Mapping[str, SleepDriver]:
         """Return every driver by its name."""
         if not self._built:
-            self._cuda = self._cuda_driver()
-            for driver in (self._endpoints(), self._cuda, self._pageout()):
+            for driver in (self._endpoints(), self._cuda(), self._pageout()):
                 self._built[driver.name] = driver
         return self._built
-
-    async def prepare_cuda(self) -> None:
-        """Start CUDA, if there is a GPU and it isn't started yet."""
-        if self._prepared:
-            return
-        self._prepared = True
-        if (await self._gpus.read()).devices:
-            self.all()
-            assert self._cuda is not None
-            await self._cuda.prepare()
 
     async def aclose(self) -> None:
         """Let go of what the drivers hold; sleeping processes stay as they are."""
@@ -76,7 +59,7 @@ class Drivers:
     def _endpoints(self) -> SleepDriver:
         return EndpointsDriver(recipes_for(self._config, check_path))
 
-    def _cuda_driver(self) -> CudaDriver:
+    def _cuda(self) -> SleepDriver:
         from llmsnap.sleep.cuda import CudaDriver
         from llmsnap.sleep.cuda_client import CudaClient
 
@@ -99,11 +82,6 @@ class Chooser:
     def __init__(self, drivers: Drivers, mode: Mode) -> None:
         self._drivers = drivers
         self._mode = mode
-
-    async def prepare(self) -> None:
-        """Start CUDA, if this model may sleep by it."""
-        if "cuda" in allowed(self._mode):
-            await self._drivers.prepare_cuda()
 
     async def choose(self, target: Target) -> Choice:
         """Return the best driver that works for this process, and why not the others."""

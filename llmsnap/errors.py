@@ -106,6 +106,13 @@ class Conflict(LlmsnapError):
     code = "conflict"
 
 
+class LoopDetected(LlmsnapError):
+    """The request has passed this proxy before: peers list each other's models in a circle."""
+
+    status = 508
+    code = "loop_detected"
+
+
 class HeadersTooLarge(LlmsnapError):
     """The request line or the headers are longer than any client needs."""
 

@@ -83,7 +83,7 @@ class Decoder:
             case inspect.DictType(value_type=inner):
                 return self._dict(inner, node, path)
             case inspect.UnionType():
-                return self._value(_branch(shape, node), node, path)
+                return None if _is_null(node) else self._value(_branch(shape, node), node, path)
             case inspect.AnyType():
                 return as_json(node, path)
             case _:
@@ -108,7 +108,9 @@ class Decoder:
         )
 
     def _dict(self, inner: inspect.Type, node: Node, path: str) -> dict[str, Any]:
-        keeps_null = isinstance(inner, inspect.AnyType | inspect.StructType | inspect.DictType)
+        keeps_null = isinstance(
+            inner, inspect.AnyType | inspect.StructType | inspect.DictType | inspect.UnionType
+        )
         return {
             key: self._value(inner, item, joined(path, key))
             for key, item in table(node, path).items.items()

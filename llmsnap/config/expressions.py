@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 _TOKEN: Final = re.compile(r"\s*(?:(?P<name>[\w.-]+)|(?P<mark>[|&+()])|(?P<other>\S))")
@@ -63,6 +64,46 @@ def leaves(expression: Expression) -> Iterator[Name | Reference]:
         return
     for part in expression.parts:
         yield from leaves(part)
+
+
+def combinations(sets: Mapping[str, Expression], bits: Mapping[str, int]) -> list[int]:
+    """Return what the sets allow, as sums of `bits`: all that matters is who has one.
+
+    Each set stands behind those that it refers to. What lies within another combination of the same
+    set is left out.
+    """
+    found: dict[str, list[int]] = {}
+    for name, expression in sets.items():
+        found[name] = _choices(expression, bits, found)
+    return [choice for choices in found.values() for choice in choices]
+
+
+def _choices(
+    expression: Expression, bits: Mapping[str, int], sets: Mapping[str, list[int]]
+) -> list[int]:
+    match expression:
+        case Name(name):
+            return [bits.get(name, 0)]
+        case Reference(name):
+            return sets[name]
+    parts = [_choices(part, bits, sets) for part in expression.parts]
+    if isinstance(expression, OneOf):
+        return _largest(choice for part in parts for choice in part)
+    return reduce(lambda ones, more: _largest(one | other for one in ones for other in more), parts)
+
+
+def _largest(choices: Iterable[int]) -> list[int]:
+    """Return `choices` in their order without those that lie within another one.
+
+    This is what keeps the number of combinations small, whatever the sets look like.
+    """
+    largest: list[int] = []
+    for choice in choices:
+        if any(choice | other == other for other in largest):
+            continue
+        largest = [other for other in largest if other | choice != choice]
+        largest.append(choice)
+    return largest
 
 
 class _Parser:

@@ -12,7 +12,8 @@ from llmsnap.config.argv import default_cmd_stop
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault
 from llmsnap.config.notyet import note_model
-from llmsnap.config.schema import Compat, Config, Filters, ModelConfig
+from llmsnap.config.schema import Compat, Config, ModelConfig
+from llmsnap.config.sections import Filters
 from llmsnap.config.sleep import check_sleep, finished_sleep
 from llmsnap.config.upstreams import url_fault
 from llmsnap.config.yamlnodes import MapNode, line_of
@@ -40,11 +41,24 @@ def finish_model(
         **_inherited(model, body, settings),
         cmd_stop=model.cmd_stop or default_cmd_stop(sys.platform),
         env=_environment(model, body, path, decoder),
-        filters=_filters(model.filters),
+        filters=tidied_filters(model.filters),
         concurrency_limit=_concurrency_limit(id_, model.concurrency_limit),
         compat=_compat(id_, model.compat),
         stop_signal=_signal_name(model.stop_signal, body, path),
         **finished_sleep(model, body, settings),
+    )
+
+
+def tidied_filters(filters: Filters) -> Filters:
+    """Return `filters` in order, and without the key that none may touch."""
+    names = {name.strip() for name in filters.strip_params} - {"", _PROTECTED}
+    return structs.replace(
+        filters,
+        strip_params=tuple(sorted(names)),
+        set_params=_unprotected(filters.set_params),
+        set_params_by_id={
+            id_: _unprotected(more) for id_, more in filters.set_params_by_id.items()
+        },
     )
 
 
@@ -83,18 +97,6 @@ def _environment(model: ModelConfig, body: MapNode, path: str, decoder: Decoder)
             line = line_of(body, "env", index)
             decoder.note(message, line=line, path=f"{path}.env[{index}]")
     return tuple(kept)
-
-
-def _filters(filters: Filters) -> Filters:
-    names = {name.strip() for name in filters.strip_params} - {"", _PROTECTED}
-    return structs.replace(
-        filters,
-        strip_params=tuple(sorted(names)),
-        set_params=_unprotected(filters.set_params),
-        set_params_by_id={
-            id_: _unprotected(more) for id_, more in filters.set_params_by_id.items()
-        },
-    )
 
 
 def _unprotected(params: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,9 @@ from msgspec import structs
 
 from llmsnap.config import schema as declared
 from llmsnap.config import sections
-from llmsnap.config.notyet import UNREAD
 
 _MACRO_PATTERN: Final = r"\$\{"
 """A value of any type may be written as a macro, which is text to an editor."""
-_FREE: Final = {"description": "Key of llama-swap, not supported yet and ignored."}
 
 
 def schema() -> dict[str, Any]:
@@ -36,7 +34,6 @@ def schema() -> dict[str, Any]:
         "type": "string",
     }
     top = definitions.pop("Config")
-    top["properties"] |= dict.fromkeys(UNREAD, _FREE)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of llmsnap",

@@ -21,15 +21,17 @@ from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, use
 from llmsnap.config.memory import check_memory
 from llmsnap.config.models import ModelReader, unknown_macro
 from llmsnap.config.naming import finish_aliases, finish_preload
-from llmsnap.config.notyet import UNREAD, note_sections
+from llmsnap.config.older import modern_peers, refuse_older_profiles
+from llmsnap.config.peers import finish_peers
 from llmsnap.config.routing import finish_routing
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
+from llmsnap.config.selectors import check_profiles, check_selectors
 from llmsnap.config.settings import finish_settings
 from llmsnap.config.sources import merged, stamped
 from llmsnap.config.yamlnodes import MapNode, Node, parse
 from llmsnap.errors import ConfigError
 
-_KNOWN: Final = {field.encode_name for field in structs.fields(Config)} | {*UNREAD}
+_KNOWN: Final = {field.encode_name for field in structs.fields(Config)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _root(name: str, text: str, environ: Mapping[str, str]) -> MapNode:
 
 
 def _read(root: MapNode, decoder: Decoder) -> Config:
+    refuse_older_profiles(root)
     macros = read_macros(root.get("macros"), "macros")
     budget = Budget()
     settings = _settings(root, macros, budget, decoder)
@@ -105,6 +108,9 @@ def _read(root: MapNode, decoder: Decoder) -> Config:
     preload = finish_preload(config, root, decoder)
     config = structs.replace(config, hooks=Hooks(on_startup=OnStartup(preload=preload)))
     config = finish_routing(config, root, decoder)
+    config = structs.replace(config, peers=finish_peers(config, root))
+    check_selectors(config, root)
+    check_profiles(config, root)
     check_memory(config, root, decoder)
     return config
 
@@ -113,7 +119,6 @@ def _settings(
     root: MapNode, macros: Mapping[str, MacroValue], budget: Budget, decoder: Decoder
 ) -> Config:
     """Return all but the models and the macros."""
-    note_sections(root, decoder)
     expander = Expander(macros, budget)
     items: dict[str, Node] = {}
     for key, node in root.items.items():
@@ -123,8 +128,7 @@ def _settings(
             node = expander.tree(node, key)
             for name, line, path in uses_below(node, key):
                 raise Fault(unknown_macro(name, macros), line=line, path=path)
-        if key not in UNREAD:
-            items[key] = node
+        items[key] = modern_peers(node) if key == "peers" else node
     body = replace(root, items=items)
     return finish_settings(decoder.struct(Config, body, ""), body, decoder)
 

@@ -13,6 +13,7 @@ from llmsnap.config.decode import Decoder, table, text
 from llmsnap.config.faults import Fault, nearest
 from llmsnap.config.finish import finish_model
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses, uses_below
+from llmsnap.config.older import modern_filters, with_key
 from llmsnap.config.scalars import as_text
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.yamlnodes import ListNode, MapNode, Node, ScalarNode
@@ -62,7 +63,7 @@ class ModelReader:
         if not isinstance(filters, MapNode) or by_id is None:
             return body
         by_id = _with_expanded_keys(by_id, expander, f"{path}.filters.setParamsByID")
-        return _with(body, "filters", _with(filters, "setParamsByID", by_id))
+        return with_key(body, "filters", with_key(filters, "setParamsByID", by_id))
 
     def _with_port(self, body: MapNode, path: str) -> MapNode:
         cmd = body.get("cmd")
@@ -94,9 +95,9 @@ def _prepared(body: MapNode, path: str, line: int) -> MapNode:
     for key in ("cmd", "cmdStop"):
         if (node := body.get(key)) is not None:
             stripped = strip_comments(text(node, f"{path}.{key}"))
-            body = _with(body, key, ScalarNode(stripped, node.line))
+            body = with_key(body, key, ScalarNode(stripped, node.line))
     if body.get("proxy") is None:
-        body = _with(body, "proxy", ScalarNode(_DEFAULT_PROXY, line))
+        body = with_key(body, "proxy", ScalarNode(_DEFAULT_PROXY, line))
     return body
 
 
@@ -104,30 +105,18 @@ def _modernised(body: MapNode, path: str) -> MapNode:
     """Return `body` with older spellings in today's form."""
     ttl = body.get("ttl")
     if isinstance(ttl, ScalarNode) and ttl.value == -1:  # what llama-swap takes for "not set"
-        body = _with(body, "ttl", ScalarNode(None, ttl.line))
+        body = with_key(body, "ttl", ScalarNode(None, ttl.line))
     for key in ("sleepEndpoints", "wakeEndpoints"):
         if isinstance(steps := body.get(key), ListNode):
-            body = _with(body, key, replace(steps, items=tuple(map(_upper_method, steps.items))))
-    filters = body.get("filters")
-    legacy = filters.get("strip_params") if isinstance(filters, MapNode) else None
-    if not isinstance(filters, MapNode) or legacy is None:
-        return body
-    current = filters.get("stripParams")
-    if current is None or not text(current, f"{path}.filters.stripParams"):
-        current = legacy
-    items = {key: item for key, item in filters.items.items() if key != "strip_params"}
-    return _with(body, "filters", _with(replace(filters, items=items), "stripParams", current))
+            body = with_key(body, key, replace(steps, items=tuple(map(_upper_method, steps.items))))
+    return modern_filters(body, path)
 
 
 def _upper_method(step: Node) -> Node:
     method = step.get("method") if isinstance(step, MapNode) else None
     if not isinstance(step, MapNode) or not isinstance(method, ScalarNode):
         return step
-    return _with(step, "method", ScalarNode(as_text(method.value).upper(), method.line))
-
-
-def _with(body: MapNode, key: str, node: Node) -> MapNode:
-    return replace(body, items=body.items | {key: node}, lines={key: node.line} | body.lines)
+    return with_key(step, "method", ScalarNode(as_text(method.value).upper(), method.line))
 
 
 def _params_by_id(body: MapNode) -> MapNode | None:

@@ -11,8 +11,6 @@ from llmsnap.config.decode import Decoder
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.yamlnodes import MapNode, joined, line_of
 
-UNREAD: Final = ("peers", "profiles", "selectors")
-"""Of llama-swap's, at the top of the file; their contents aren't read at all."""
 _GLOBAL: Final = {
     "metricsMaxInMemory": "metrics_max_in_memory",
     "captureBuffer": "capture_buffer_mb",
@@ -23,11 +21,6 @@ _GLOBAL: Final = {
 _OF_MODELS: Final = {"sendLoadingState": "send_loading_state"}
 
 _MESSAGE: Final = "not supported yet and ignored"
-
-
-def note_sections(root: MapNode, decoder: Decoder) -> None:
-    """Note the sections that are there."""
-    _note([key for key in UNREAD if key in root.items], root, "", decoder)
 
 
 def note_settings(config: Config, root: MapNode, decoder: Decoder) -> None:

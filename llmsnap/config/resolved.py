@@ -59,6 +59,8 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         model["macros"] = _macros(model["macros"])
     document["macros"] = _macros(document["macros"])
     document["apiKeys"] = [BLANK] * len(config.api_keys)
+    for peer in document["peers"].values():
+        peer["apiKey"] = BLANK if peer["apiKey"] else ""
     document["preload"] = document.pop("hooks")["on_startup"]["preload"]
     document["warnings"] = list(loaded.warnings)
     blanked: dict[str, Any] = _blanked(document, all_secrets(config))
@@ -73,6 +75,8 @@ def all_secrets(config: Config) -> tuple[str, ...]:
         found.update(secret_values(split_command(model.cmd_stop), ()))
         found.add(urlsplit(model.proxy).password or "")
         found.update(_secret_macros(model.macros))
+    for peer in config.peers.values():
+        found |= {peer.api_key, urlsplit(peer.proxy).password or ""}
     found.update(_secret_macros(config.macros))
     return tuple(sorted(filter(is_telling, found)))
 

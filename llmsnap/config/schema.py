@@ -11,63 +11,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from llmsnap.config.sections import GroupConfig, MatrixConfig, RoutingConfig
-
-Seconds = Annotated[
-    float,
-    Meta(
-        ge=0,
-        description="Seconds as a number (fractions too), or text: `500ms`, `5s`, `2m`, `1h30m`.",
-        extra={"unit": "duration"},
-        extra_json_schema={"pattern": r"^([0-9.]+|([0-9.]+ ?(ns|us|µs|ms|s|m|h))+)$|\$\{"},
-    ),
-]
-Bytes = Annotated[
-    int,
-    Meta(
-        ge=0,
-        description="Bytes as a number, or text such as `512MiB`, `8GiB`, `8GB`.",
-        extra={"unit": "size"},
-        extra_json_schema={"pattern": r"^[0-9.]+ ?([KMGTkmgt]i?)?[Bb]?$|\$\{"},
-    ),
-]
-Count = Annotated[int, Meta(ge=0)]
-AtLeast1 = Annotated[int, Meta(ge=1, extra={"raise": True})]
-AtLeast15 = Annotated[int, Meta(ge=15, extra={"raise": True})]
-"""What is smaller is raised to the least, not refused."""
-CommaSeparated = Annotated[
-    tuple[str, ...], Meta(extra={"unit": "commas"}, extra_json_schema={"writtenAs": "string"})
-]
-"""One text with commas in the file, a tuple here."""
-Modality = Literal["text", "audio", "image"]
-
-
-class Timeouts(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Limits of the connection to one upstream, in whole seconds; 0: no limit."""
-
-    connect: Count = 30
-    """Until the connection stands."""
-    keepalive: Count = 30
-    """Between two TCP keep-alive probes."""
-    response_header: Count = 0
-    """Until the head of the answer has come."""
-    tls_handshake: Count = 10
-    """Until TLS is agreed on."""
-    expect_continue: Count = 1
-    """Without effect: the proxy answers `Expect` itself, and never sends it to a server."""
-    idle_conn: Count = 90
-    """For which an unused connection is kept, at most 4: llama-server closes its own after 5."""
-
-
-class Filters(Struct, frozen=True, kw_only=True):
-    """Edits of JSON request bodies; keys are paths such as `a.b` and `list.0`."""
-
-    strip_params: CommaSeparated = field(default=(), name="stripParams")
-    """Keys to remove, with commas between them: trimmed, sorted, each once, without `model`."""
-    set_params: dict[str, Any] = field(default_factory=dict, name="setParams")
-    """Keys to set; `model` is left out."""
-    set_params_by_id: dict[str, dict[str, Any]] = field(default_factory=dict, name="setParamsByID")
-    """More keys to set, chosen by the name that the client asked for; each name is an alias."""
+from llmsnap.config.fields import AtLeast1, AtLeast15, Bytes, Count, Modality, Seconds
+from llmsnap.config.sections import (
+    Filters,
+    GroupConfig,
+    MatrixConfig,
+    PeerConfig,
+    ProfileConfig,
+    RoutingConfig,
+    SelectorConfig,
+    Timeouts,
+)
 
 
 class Compat(Struct, frozen=True, kw_only=True):
@@ -338,6 +292,12 @@ class Config(Struct, frozen=True, kw_only=True):
     """Combinations of models that may be loaded together, in place of groups."""
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     """The newer place of groups and matrix, and whose requests go first."""
+    peers: dict[str, PeerConfig] = field(default_factory=dict)
+    """Other machines whose models are served here too, as `PEER/MODEL`."""
+    profiles: dict[str, ProfileConfig] = field(default_factory=dict)
+    """Sets of names that can be made to mean other models while the proxy runs."""
+    selectors: dict[str, SelectorConfig] = field(default_factory=dict)
+    """Names that mean one of several models."""
     hooks: Hooks = field(default_factory=Hooks)
     """Things to do at certain moments."""
     store: StoreConfig = field(default_factory=StoreConfig)

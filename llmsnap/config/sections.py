@@ -1,17 +1,47 @@
-"""The structs of `groups`, `matrix`, `routing`, `profiles` and `selectors`; see `schema`.
+"""The structs of `groups`, `matrix`, `routing`, `peers`, `profiles` and `selectors`; see `schema`.
 
 They are the parts of the file that say which models go together, and what else requests may ask
-for.
+for; and what models and peers share.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+
+from llmsnap.config.fields import CommaSeparated, Count
 
 DEFAULT_GROUP: Final = "(default)"
 """The automatic group of all models that are in no other; it always exists."""
+
+
+class Timeouts(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Limits of the connection to one upstream, in whole seconds; 0: no limit."""
+
+    connect: Count = 30
+    """Until the connection stands."""
+    keepalive: Count = 30
+    """Between two TCP keep-alive probes."""
+    response_header: Count = 0
+    """Until the head of the answer has come."""
+    tls_handshake: Count = 10
+    """Until TLS is agreed on."""
+    expect_continue: Count = 1
+    """Without effect: the proxy answers `Expect` itself, and never sends it to a server."""
+    idle_conn: Count = 90
+    """For which an unused connection is kept, at most 4: llama-server closes its own after 5."""
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """Edits of JSON request bodies; keys are paths such as `a.b` and `list.0`."""
+
+    strip_params: CommaSeparated = field(default=(), name="stripParams")
+    """Keys to remove, with commas between them: trimmed, sorted, each once, without `model`."""
+    set_params: dict[str, Any] = field(default_factory=dict, name="setParams")
+    """Keys to set; `model` is left out."""
+    set_params_by_id: dict[str, dict[str, Any]] = field(default_factory=dict, name="setParamsByID")
+    """More keys to set, chosen by the name that the client asked for; each name is an alias."""
 
 
 class GroupConfig(Struct, frozen=True, kw_only=True):
@@ -86,3 +116,53 @@ class RoutingConfig(Struct, frozen=True, kw_only=True):
     """What decides which models may be loaded together."""
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     """In which order requests are served."""
+
+
+class PeerConfig(Struct, frozen=True, kw_only=True):
+    """One entry under `peers:`; another machine, or a service, that has models."""
+
+    proxy: str
+    """Where it listens: an http or https URL, which may have a base path."""
+    models: tuple[str, ...]
+    """What it is asked for, as it calls them."""
+    api_key: str = field(default="", name="apiKey")
+    """Sent to it as `Authorization: Bearer` and `x-api-key`."""
+    filters: Filters = field(default_factory=Filters)
+    """Edits of request bodies."""
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    """Limits of the connection to it."""
+
+
+class ProfileConfig(Struct, frozen=True, kw_only=True):
+    """One entry under `profiles:`; names that mean something else while it is active."""
+
+    description: str = ""
+    """Sentence for people."""
+    pins: dict[str, str | None] = field(default_factory=dict)
+    """Requested name to the name that is served; empty or null: the name isn't available."""
+
+
+class SelectorSettings(Struct, frozen=True, kw_only=True):
+    """How a selector chooses."""
+
+    spillover: Annotated[int, Meta(ge=1)] = 1
+    """Requests at once on a model before the next one is used."""
+
+
+class SelectorConfig(Struct, frozen=True, kw_only=True):
+    """One entry under `selectors:`; a name that means one of several models."""
+
+    strategy: Literal["warm", "pin", "spillover"]
+    """`pin`: the first; `warm`: the first that is up; `spillover`: one more when one is busy."""
+    targets: tuple[str, ...]
+    """Models, aliases or models of peers."""
+    settings: SelectorSettings = field(default_factory=SelectorSettings)
+    """How it chooses."""
+    name: str = ""
+    """Title for people."""
+    description: str = ""
+    """Sentence for people."""
+    unlisted: bool = False
+    """Left out of `/v1/models`, yet usable."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Anything, shown in `/v1/models`."""

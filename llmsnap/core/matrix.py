@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import reduce
 
-from llmsnap.config.expressions import Expression, Name, OneOf, Reference
+from llmsnap.config.expressions import Expression, combinations
 
 _DEFAULT_COST = 1
 
@@ -38,7 +37,7 @@ class MatrixRules:
         bits = {name: 1 << place for place, name in enumerate([target, *running])}
         wanted = bits[target]
         kept = min(
-            (choice for choice in self._combinations(bits) if choice & wanted),
+            (choice for choice in combinations(self._sets, bits) if choice & wanted),
             key=lambda choice: self._cost(running, bits, choice),
             default=0,
         )
@@ -48,40 +47,3 @@ class MatrixRules:
         return sum(
             self._costs.get(name, _DEFAULT_COST) for name in running if not kept & bits[name]
         )
-
-    def _combinations(self, bits: Mapping[str, int]) -> list[int]:
-        """Return all that the sets allow, as far as it is about the models in `bits`."""
-        found: dict[str, list[int]] = {}
-        for name, expression in self._sets.items():
-            found[name] = _choices(expression, bits, found)
-        return [choice for choices in found.values() for choice in choices]
-
-
-def _choices(
-    expression: Expression, bits: Mapping[str, int], sets: Mapping[str, list[int]]
-) -> list[int]:
-    """Return the combinations that `expression` allows, none of them within another one."""
-    match expression:
-        case Name(name):
-            return [bits.get(name, 0)]
-        case Reference(name):
-            return sets[name]
-    parts = [_choices(part, bits, sets) for part in expression.parts]
-    if isinstance(expression, OneOf):
-        return _largest(choice for part in parts for choice in part)
-    return reduce(lambda ones, more: _largest(one | other for one in ones for other in more), parts)
-
-
-def _largest(choices: Iterable[int]) -> list[int]:
-    """Return `choices` in their order without those that lie within another one.
-
-    Who keeps more has to unload less, so that the others never win. This is what keeps the number
-    of combinations small, whatever the sets look like.
-    """
-    largest: list[int] = []
-    for choice in choices:
-        if any(choice | other == other for other in largest):
-            continue
-        largest = [other for other in largest if other | choice != choice]
-        largest.append(choice)
-    return largest

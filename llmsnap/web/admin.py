@@ -21,6 +21,7 @@ from llmsnap.errors import BadRequest, Conflict, ModelNotFound
 from llmsnap.runtime.rest import RestView
 from llmsnap.sleep.driver import Moved
 from llmsnap.web.envelope import json_answer
+from llmsnap.web.neighbours import Neighbours
 from llmsnap.web.openai import UNLOADED_STATES
 
 PEER_STATES: Final = {State.SLEEPING: "sleepPending", State.PAGING: "asleep"}
@@ -73,6 +74,7 @@ class Admin:
         self._names = config.names()
         self._fleet = fleet
         self._clock = clock
+        self._neighbours = Neighbours(config.peers)
         secrets = all_secrets(config)
         models = config.models.items()
         self._commands = {id_: blank(blank_command(model.cmd), secrets) for id_, model in models}
@@ -131,9 +133,12 @@ class Admin:
                 "description": model.description,
             }
 
-    async def models(self, _: web.Request) -> web.Response:
-        """List every model with its state, its clients and its process."""
-        return json_answer({"models": [self._entry(view) for view in self._fleet.views()]})
+    async def models(self, request: web.Request) -> web.Response:
+        """List every model with its state, its clients and its process; those of peers if asked."""
+        answer: dict[str, Any] = {"models": [self._entry(view) for view in self._fleet.views()]}
+        if request.query.get("peers", "0") not in ("", "0", "false"):
+            answer["peers"] = await self._neighbours.entries()
+        return json_answer(answer)
 
     def _entry(self, view: ModelView) -> dict[str, Any]:
         model = self._config.models[view.model]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -12,7 +13,6 @@ from llmsnap.errors import FilterFailed
 from llmsnap.web.body import Buffer, HeldBody, examine, unmap
 from llmsnap.web.edits import CantEdit, Document, Path, Segment, parse_path
 from llmsnap.web.jsonscan import NotJson
-from llmsnap.web.multipart import Field
 from llmsnap.web.order import Payload
 from llmsnap.web.select import Wanted
 
@@ -25,7 +25,8 @@ class BodyFilters:
     """The filters of one model, in their order: name, strip, set, set for the requested name."""
 
     def __init__(self, model: ModelConfig) -> None:
-        self._name = model.use_model_name.encode()
+        self.name = model.use_model_name
+        """What the model's server calls it; empty: whatever the client says."""
         self._edits: list[Edit] = []
         if model.use_model_name:
             self._edits += _setting({_MODEL: model.use_model_name})
@@ -42,24 +43,28 @@ class BodyFilters:
         """
         text = asked.json
         if text is not None:
-            if not (self._edits or self._edits_by_id.get(asked.model)):
+            if not (self._edits or asked.stand_in or self._edits_by_id.get(asked.model)):
                 return Payload([_segment(text)], len(text))
-            segments = await examine(text, lambda: self.edit(text, asked.model))
+            segments = await examine(text, lambda: self.edit(text, asked))
             unmap(text)
             return _whole(segments)
         held = await body.view()
         if asked.field is None:
             return _whole([_segment(held)])
-        segments = self.edit_form(held, asked.field) or [_segment(held)]
+        segments = self.edit_form(held, asked) or [_segment(held)]
         if body.complete:
             return _whole(segments)
         grown = sum(map(len, segments)) - len(held)
         return Payload(segments, declared + grown if declared is not None else None, body)
 
-    def edit(self, body: Buffer, requested: str) -> list[Segment]:
+    def edit(self, body: Buffer, asked: Wanted) -> list[Segment]:
         """Return the JSON `body` as the model is to get it. Raises FilterFailed."""
+        requested = asked.stand_in or asked.model
         try:
             document = Document(body)
+            if asked.stand_in and not self.name:
+                for change in _setting({_MODEL: requested}):
+                    change(document)
             for change in self._edits:
                 change(document)
             for change in self._edits_by_id.get(requested, ()):
@@ -71,14 +76,17 @@ class BodyFilters:
                 "mend the body, or `filters` in the configuration"
             ) from None
 
-    def edit_form(self, held: Buffer, field: Field) -> list[Segment] | None:
-        """Return what is `held` of a multipart body with the model's own name in `field`.
+    def edit_form(self, held: Buffer, asked: Wanted) -> list[Segment] | None:
+        """Return what is `held` of a form with the name that the model's server is to see.
 
         None when nothing is to be changed.
         """
-        if not self._name or field.value == self._name:
+        field, name = asked.field, (self.name or asked.stand_in).encode()
+        if asked.is_encoded:
+            name = quote(name, safe="").encode()
+        if field is None or not name or field.value == name:
             return None
-        return [memoryview(held)[: field.start], self._name, memoryview(held)[field.end :]]
+        return [memoryview(held)[: field.start], name, memoryview(held)[field.end :]]
 
 
 def _whole(segments: list[Segment]) -> Payload:

@@ -71,8 +71,8 @@ def request_head(
 ) -> bytes:
     """Return the head of the request to an upstream.
 
-    `peer` is appended to `X-Forwarded-For`, `hidden` names headers that don't pass, `framing` and
-    `more` are whole lines.
+    `peer` is appended to `X-Forwarded-For`; empty: that header is left out. `hidden` names headers
+    that don't pass, `framing` and `more` are whole lines.
     """
     left_out = _REWRITTEN | hidden if hidden else _REWRITTEN
     forwarded_for = []
@@ -87,8 +87,10 @@ def request_head(
             return request_head(
                 method, target, rest, framing=framing, peer=peer, hidden=hidden, more=more
             )
-    forwarded_for.append(peer)
-    parts += (b"X-Forwarded-For: ", b", ".join(forwarded_for), b"\r\n", framing, more, b"\r\n")
+    if peer:
+        forwarded_for.append(peer)
+        parts += (b"X-Forwarded-For: ", b", ".join(forwarded_for), b"\r\n")
+    parts += (framing, more, b"\r\n")
     return b"".join(parts)
 
 

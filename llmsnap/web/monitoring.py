@@ -10,19 +10,18 @@ from aiohttp import hdrs
 
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import NO_WAIT, ModelView
-from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
+from llmsnap.errors import Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.delivery import Manner
 from llmsnap.web.headers import Answer, timings
 from llmsnap.web.order import Order
 from llmsnap.web.outlet import Outlet
+from llmsnap.web.question import Question
 from llmsnap.web.serving import Lender
-from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pools
 
 LIMIT_S: Final = 5.0
 """A server may be deaf to such questions while it computes."""
-MOST_BYTES: Final = 4 * 2**20
 _MOST_TARGETS: Final = 16
 
 
@@ -45,7 +44,7 @@ class Monitoring:
         self._pools = pools
         self._loop = asyncio.get_running_loop()
         self._seen: dict[str, dict[bytes, Seen]] = {}
-        self._asking: dict[str, set[_Question]] = {}
+        self._asking: dict[str, set[Question]] = {}
 
     async def answer(self, order: Order, outlet: Outlet, manner: Manner) -> None:
         """Answer with what the model says now, else with what it said last.
@@ -80,7 +79,7 @@ class Monitoring:
     async def _ask(self, order: Order, upstream: Upstream) -> Seen:
         began = self._loop.time()
         connection = await self._pools.of(upstream).connect()
-        question = _Question(connection)
+        question = Question(connection)
         asking = self._asking.setdefault(upstream.model, set())
         asking.add(question)
         try:
@@ -105,42 +104,6 @@ class Monitoring:
         of_model[order.target] = seen
         if len(of_model) > _MOST_TARGETS:  # queries come in any number
             del of_model[next(iter(of_model))]
-
-
-class _Question:
-    """Takes a whole answer into memory."""
-
-    def __init__(self, connection: UpstreamConnection) -> None:
-        self.answered: asyncio.Future[tuple[Answer, bytes]]
-        self.answered = asyncio.get_running_loop().create_future()
-        self._connection = connection
-        self._answer: Answer | None = None
-        self._body = bytearray()
-
-    def receive(self, answer: Answer | None, pieces: list[bytes], complete: bool) -> None:
-        """Take what came."""
-        self._answer = answer or self._answer
-        self._body += b"".join(pieces)
-        if len(self._body) > MOST_BYTES:
-            self.give_up(f"its answer is larger than {MOST_BYTES} bytes")
-        elif complete and self._answer is not None and not self.answered.done():
-            self.answered.set_result((self._answer, bytes(self._body)))
-
-    def upgraded(self, answer: Answer, tail: bytes) -> None:
-        """Refuse to switch protocols."""
-        self.give_up("it switches protocols unasked")
-
-    def lost(self, reason: str) -> None:
-        """Fail whoever waits."""
-        if not self.answered.done():
-            self.answered.set_exception(BadGateway(f"the model's server can't say: {reason}"))
-
-    def give_up(self, reason: str) -> None:
-        """End a question that isn't answered; the connection of another one is others' already."""
-        if not self.answered.done():
-            self._connection.abandon()
-            self.lost(reason)
-            self.answered.exception()  # seen, should nobody wait
 
 
 def _deliver(

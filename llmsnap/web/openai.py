@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from llmsnap.config.peers import peer_models
 from llmsnap.config.schema import Capabilities, Config, ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.web.envelope import json_answer
+from llmsnap.web.standins import StandIns
 
 UNLOADED_STATES: Final = frozenset({State.STOPPED, State.FAILED})
 """The states without a process; llama-swap calls all others `loaded`."""
@@ -26,9 +28,12 @@ Record = dict[str, Any]
 class ModelList:
     """Answers `/v1/models` and `/models`."""
 
-    def __init__(self, config: Config, views: Callable[[], Iterable[ModelView]]) -> None:
+    def __init__(
+        self, config: Config, views: Callable[[], Iterable[ModelView]], standins: StandIns
+    ) -> None:
         self._config = config
         self._views = views
+        self._standins = standins
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -38,9 +43,15 @@ class ModelList:
         """List the models, sorted by id, for whichever page asks."""
         loaded = {view.model for view in self._views() if view.state not in UNLOADED_STATES}
         created = int(datetime.now(UTC).timestamp())
-        response = json_answer(
-            {"object": "list", "data": model_records(self._config, loaded, created)}
-        )
+        records: list[Record] = [
+            *model_records(self._config, loaded, created),
+            *peer_records(self._config, created),
+            *selector_records(self._standins, created),
+        ]
+        listed = {str(record["id"]) for record in records}
+        records += pin_records(self._standins, listed, created)
+        records.sort(key=lambda record: str(record["id"]))
+        response = json_answer({"object": "list", "data": records})
         if origin := request.headers.get("Origin"):
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Vary"] = "Origin"
@@ -48,21 +59,66 @@ class ModelList:
 
 
 def model_records(config: Config, loaded: Collection[str], created: int) -> list[Record]:
-    """Return one record for each listed name, sorted by id; `created` is in Unix seconds."""
+    """Return one record for each listed name here, sorted by id; `created` is in Unix seconds."""
     records: list[Record] = []
     for id_, model in config.models.items():
         if model.unlisted:
             continue
-        common = {
-            "object": "model",
-            "created": created,
-            "owned_by": "llmsnap",
-            **_description(model),
-            "status": {"value": "loaded" if id_ in loaded else "unloaded"},
-        }
+        described = _description(model)
         for name, kind in _names(config, id_, model):
-            records.append({"id": name, **common, "meta": _meta(model, kind)})
+            meta = _meta(model, kind)
+            records.append(
+                _record(name, created, described, is_loaded=id_ in loaded) | {"meta": meta}
+            )
     return sorted(records, key=lambda record: str(record["id"]))
+
+
+def peer_records(config: Config, created: int) -> list[Record]:
+    """Return one record for each model of a peer; whether it is loaded there isn't asked."""
+    return [
+        _record(name, created, {"name": f"{model.peer}: {model.model}"})
+        | {"meta": {"llamaswap": {"type": "peer", "peerID": model.peer}}}
+        for name, model in peer_models(config.peers).items()
+    ]
+
+
+def selector_records(standins: StandIns, created: int) -> Iterator[Record]:
+    """Yield one record for each listed selector."""
+    for name, selector in standins.selectors.items():
+        config = selector.config
+        if config.unlisted:
+            continue
+        kind: Record = {
+            "type": "selector",
+            "strategy": config.strategy,
+            "targets": config.targets,
+        }
+        if config.strategy == "spillover":
+            kind["spillover"] = config.settings.spillover
+        described = {"name": config.name.strip(), "description": config.description.strip()}
+        described = {key: text for key, text in described.items() if text}
+        yield _record(name, created, described, is_loaded=selector.is_up) | {
+            "meta": {"llamaswap": {**config.metadata, **kind}}
+        }
+
+
+def pin_records(standins: StandIns, known: Collection[str], created: int) -> Iterator[Record]:
+    """Yield one record for each name that only the active profile knows."""
+    for pin, target in standins.pins.items():
+        if target and pin not in known:
+            meta = {"type": "profile", "modelID": target}
+            yield _record(pin, created, {}) | {"meta": {"llamaswap": meta}}
+
+
+def _record(name: str, created: int, described: Record, *, is_loaded: bool = False) -> Record:
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "llmsnap",
+        **described,
+        "status": {"value": "loaded" if is_loaded else "unloaded"},
+    }
 
 
 def _names(config: Config, id_: str, model: ModelConfig) -> Iterator[tuple[str, Record]]:

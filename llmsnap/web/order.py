@@ -13,6 +13,7 @@ from llmsnap.web.body import HeldBody, unmap
 from llmsnap.web.edits import Segment
 from llmsnap.web.head import Head
 from llmsnap.web.headers import CHUNKED, content_length, request_head
+from llmsnap.web.peering import peer_headers
 from llmsnap.web.upstream import UpstreamConnection
 
 _SLICE_BYTES: Final = 2**20
@@ -52,6 +53,8 @@ class Order:
     """Further headers, whole lines."""
     wants_plain: bool = False
     """Whether the answer is to be readable: not compressed."""
+    via: bytes = b""
+    """What it adds to `Via` on its way to a peer; empty: it goes to a server of ours."""
 
     def head(self, upstream: Upstream) -> bytes:
         """Return the head for `upstream`; its own key takes the place of ours."""
@@ -62,16 +65,20 @@ class Order:
             framing = content_length(payload.size)
         else:
             framing = b""
-        if hdrs.HOST not in request.headers:  # HTTP/1.0
+        headers, peer = request.raw_headers, (request.remote or "unknown").encode()
+        if self.via:
+            headers, more = peer_headers(headers, upstream, self.via)
+            framing, peer = framing + more, b""
+        elif hdrs.HOST not in request.headers:  # HTTP/1.0
             framing += b"Host: localhost\r\n"
-        if self.hidden and upstream.key:
+        if self.hidden and upstream.key and not self.via:
             framing += b"Authorization: Bearer %b\r\n" % upstream.key.encode()
         return request_head(
             request.method,
             upstream.base_path.encode() + self.target if upstream.base_path else self.target,
-            request.raw_headers,
+            headers,
             framing=framing,
-            peer=(request.remote or "unknown").encode(),
+            peer=peer,
             hidden=self.hidden | _ENCODINGS if self.wants_plain else self.hidden,
             more=self.more + _PLAIN if self.wants_plain else self.more,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -19,17 +20,19 @@ from llmsnap.web.body import HeldBody
 from llmsnap.web.bridge import divert, outlet_for, relayed
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
-from llmsnap.web.filters import BodyFilters
+from llmsnap.web.directory import all_names, routes_for
 from llmsnap.web.head import Head
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
 from llmsnap.web.monitoring import Monitoring
 from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
-from llmsnap.web.select import wanted
+from llmsnap.web.peering import refuse_loop, with_model
+from llmsnap.web.select import Wanted, wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS, QUERY_GETS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
 from llmsnap.web.sse import PING_S
+from llmsnap.web.standins import StandIns
 from llmsnap.web.upstream_pool import Pools
 from llmsnap.web.upstream_routes import QUIET_PATHS, plain_path, raw_target
 
@@ -55,22 +58,17 @@ class Proxy:
         loop = asyncio.get_running_loop()
         dates = Dates(loop.time)
         self.outbox = Outbox(loop)
-        routes = {
-            id_: Route(
-                id_,
-                model,
-                BodyFilters(model),
-                Manner(id_, model_line(id_), dates, ping_s),
-                drains=model.on_client_disconnect == "drain",
-                renames=model.response_model_name == "requested",
-            )
-            for id_, model in config.models.items()
-        }
-        self._routes = {name: routes[id_] for name, id_ in config.names().items()}
+        self.mark = f"llmsnap-{secrets.token_hex(8)}"
+        """What it calls itself towards peers, in `Via`."""
+        routes = routes_for(
+            config, lambda id_: Manner(id_, model_line(id_), dates, ping_s), self.mark
+        )
+        self._routes = {name: routes[id_] for name, id_ in all_names(config).items()}
+        self.standins = StandIns(config, lender.view)
         self._targets = {path: without_prefix(path) for path in _INFERENCE}
         self._max_body_bytes = config.max_body_bytes
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
-        self._pools = Pools({id_: model.timeouts for id_, model in config.models.items()})
+        self._pools = Pools({id_: route.config.timeouts for id_, route in routes.items()})
         self._background = Background()
         courier = Courier(self._pools, self.outbox, self._background)
         self._shop = Shop(loop, lender, courier, self._background, recorder or Recorder())
@@ -101,22 +99,35 @@ class Proxy:
         """
         try:
             asked = await wanted(request, body)
-            route = self._route(asked.model)
-            order = Order(
-                request,
-                self._targets.get(request.raw_path) or upstream_target(request),
-                await route.filters.payload(asked, body, declared=declared),
-                self._hidden,
-                wants_plain=asked.stream or route.renames,
-            )
-            rename_to = asked.model if route.renames else ""
-            delivery = Delivery(request, outlet, route.manner, rename_to=rename_to)
-            if asked.stream:
-                delivery.keep_company()
-            record = _record(request, route, order)
-            await Serving(self._shop, route, order, delivery, record).run(limited=True)
+            if asked.model in self.standins.names:
+                with self.standins.standing_in(asked.model) as asked.stand_in:
+                    await self._serve(request, body, outlet, asked, declared)
+            else:
+                await self._serve(request, body, outlet, asked, declared)
         finally:
             body.close()
+
+    async def _serve(
+        self, request: Head, body: HeldBody, outlet: Outlet, asked: Wanted, declared: int | None
+    ) -> None:
+        route = self._route(request, asked.stand_in or asked.model)
+        target = self._targets.get(request.raw_path) or upstream_target(request)
+        if route.via or asked.stand_in:
+            target = with_model(target, route.filters.name or asked.stand_in)
+        order = Order(
+            request,
+            target,
+            await route.filters.payload(asked, body, declared=declared),
+            self._hidden,
+            wants_plain=asked.stream or route.renames,
+            via=route.via,
+        )
+        rename_to = asked.model if route.renames else ""
+        delivery = Delivery(request, outlet, route.manner, rename_to=rename_to)
+        if asked.stream:
+            delivery.keep_company()
+        record = _record(request, route, order)
+        await Serving(self._shop, route, order, delivery, record).run(limited=True)
 
     async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
         """Serve a request to `/upstream/MODEL/…` as it is.
@@ -127,11 +138,11 @@ class Proxy:
         return await relayed(request, outlet, self._forward(request, outlet, model, path))
 
     async def _forward(self, request: web.Request, outlet: Outlet, model: str, path: str) -> None:
-        route = self._route(model)
+        route = self._route(request, model)
         plain = plain_path(path.partition("?")[0])
         target = path.encode("utf-8", "surrogateescape")
         if request.method in _READS and plain in QUIET_PATHS:
-            order = Order(request, target, Payload(), self._hidden)
+            order = Order(request, target, Payload(), self._hidden, via=route.via)
             await self._monitoring.answer(order, outlet, route.manner)
             return
         declared = request.content_length
@@ -139,7 +150,7 @@ class Proxy:
         try:
             upgrade = upgrade_lines(request)
             payload = await _untouched(request, body, declared)
-            order = Order(request, target, payload, self._hidden, upgrade)
+            order = Order(request, target, payload, self._hidden, upgrade, via=route.via)
             delivery = Delivery(request, outlet, route.manner)
             record = _record(request, route, order)
             divert_to = partial(divert, request) if upgrade else None
@@ -152,10 +163,12 @@ class Proxy:
         finally:
             body.close()
 
-    def _route(self, name: str) -> Route:
+    def _route(self, request: Head, name: str) -> Route:
         route = self._routes.get(name)
         if route is None:
             raise ModelNotFound(f"no model or alias {name!r}; see /v1/models")
+        if route.via:
+            refuse_loop(request, self.mark.encode())
         return route
 
 

@@ -42,7 +42,11 @@ class Wanted:
     json: Buffer | None = None
     """The whole body, when it is JSON."""
     field: Field | None = None
-    """Where the body names the model, when it is multipart."""
+    """Where the body names the model, when it is a form."""
+    is_encoded: bool = False
+    """Whether the form is URL-encoded, as the value in `field` then is."""
+    stand_in: str = ""
+    """The name that is served in place of `model`; empty: `model` itself."""
 
 
 async def wanted(request: Head, body: HeldBody) -> Wanted:
@@ -66,8 +70,12 @@ async def wanted(request: Head, body: HeldBody) -> Wanted:
     if held[:256].lstrip(_BLANK)[:1] == b"{":
         return in_json(held)
     form = _FORM_MODEL.search(held)
-    name = _text(unquote_to_bytes(form[1].replace(b"+", b" "))) if form else ""
-    return Wanted(_given(name or request.query.get("model", "")))
+    if form is None:
+        return Wanted(_given(request.query.get("model", "")))
+    name = _text(unquote_to_bytes(form[1].replace(b"+", b" ")))
+    field = Field(*form.span(1), form[1])
+    named = _given(name or request.query.get("model", ""))
+    return Wanted(named, field=field, is_encoded=True)
 
 
 def in_json(held: Buffer) -> Wanted:

@@ -11,11 +11,14 @@ from aiohttp import web
 from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
+from llmsnap.web.directory import all_names
 from llmsnap.web.envelope import render_errors
 from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
 from llmsnap.web.gate import Gate
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
+from llmsnap.web.profiles import ProfileRoutes
+from llmsnap.web.standins import StandIns
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
 
 _VERSIONED: Final = (
@@ -55,6 +58,9 @@ QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras", "/props")
 class Inference(Forwarding, Serves, Protocol):
     """The hot path, as the routes see it."""
 
+    @property
+    def standins(self) -> StandIns: ...
+
     async def infer(self, request: web.Request) -> web.StreamResponse: ...
 
 
@@ -78,13 +84,12 @@ def build_app(
         middlewares=[render_errors, gate.guard],
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
-    names = config.names()
-    upstream = UpstreamRoutes(names, config.upstream.ignore_paths, fleet.view, proxy)
     for route in (
         *Admin(config, fleet, clock).routes(),
-        *ModelList(config, fleet.views).routes(),
-        *LogRoutes(logs, names).routes(),
-        *upstream.routes(),
+        *ModelList(config, fleet.views, proxy.standins).routes(),
+        *ProfileRoutes(proxy.standins).routes(),
+        *LogRoutes(logs, config.names()).routes(),
+        *upstream_routes(config, fleet, proxy),
         *more,
         *inference_routes(proxy),
     ):
@@ -97,6 +102,19 @@ def build_app(
         min(MOST_BODY_BYTES, config.max_body_bytes),
     )
     return app
+
+
+def upstream_routes(config: Config, fleet: Fleet, proxy: Inference) -> list[web.RouteDef]:
+    """Return the routes to models' own servers."""
+    standins, names = proxy.standins, all_names(config)
+    routes = UpstreamRoutes(
+        lambda: standins.pinned_names(names),
+        config.models,
+        config.upstream.ignore_paths,
+        fleet.view,
+        proxy,
+    )
+    return routes.routes()
 
 
 def inference_routes(proxy: Inference) -> list[web.RouteDef]:

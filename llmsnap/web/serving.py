@@ -55,6 +55,8 @@ class Route:
     """Whether the model goes on when the client leaves."""
     renames: bool
     """Whether its answers name it as the client does."""
+    via: bytes = b""
+    """What a request to a peer adds to `Via`; empty: the model is of this machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-from llmsnap.config.schema import Timeouts
+from llmsnap.config.sections import Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.errors import BadGateway, GatewayTimeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -42,12 +42,15 @@ class UpstreamRoutes:
 
     def __init__(
         self,
-        names: Mapping[str, str],
+        names: Callable[[], Mapping[str, str]],
+        local: Collection[str],
         ignore_paths: Sequence[str],
         view: Callable[[str], ModelView],
         proxy: Forwarding,
     ) -> None:
+        """`names` returns what names mean now; `local` are the ids of models of this machine."""
         self._names = names
+        self._local = frozenset(local)
         self._ignored = [re.compile(pattern) for pattern in ignore_paths]
         self._view = view
         self._proxy = proxy
@@ -68,28 +71,27 @@ class UpstreamRoutes:
     async def upstream(self, request: web.Request) -> web.StreamResponse:
         """Forward to the model whose name is the longest one that the path begins with."""
         raw, query = raw_target(request)
-        model, path = split_model(self._names, raw.partition("/upstream/")[2])
+        model, path = split_model(self._names(), raw.partition("/upstream/")[2])
         if not path:
             return _with_slash(request, raw, query)
         plain = plain_path(path)
         if plain in REFUSED_PATHS:
             raise Forbidden(f"{plain} of {model!r} would go behind the scheduler's back")
-        if any(pattern.search(path) for pattern in self._ignored):
+        if model in self._local and any(pattern.search(path) for pattern in self._ignored):
             self._require_ready(model, path)
         return await self._proxy.forward(request, model, path + query)
 
     async def comfyui(self, request: web.Request) -> web.StreamResponse:
         """Forward to the model `comfyui_auto`; only its first page may load it."""
-        if COMFYUI not in self._names:
+        if COMFYUI not in self._local:
             raise ModelNotFound(f"no model is called {COMFYUI!r}")
         raw, query = raw_target(request)
         path = raw.removeprefix("/comfyui")
         if not path:
             return _with_slash(request, raw, query)
-        model = self._names[COMFYUI]
         if path != "/":
-            self._require_ready(model, path)
-        return await self._proxy.forward(request, model, path + query)
+            self._require_ready(COMFYUI, path)
+        return await self._proxy.forward(request, COMFYUI, path + query)
 
     def _require_ready(self, model: str, path: str) -> None:
         # What is asked next of the scheduler follows without an await, so that it sees this state.

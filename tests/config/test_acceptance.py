@@ -1,6 +1,6 @@
 """The acceptance rows of configurations, by their numbers: what llama-swap's own loader did.
 
-Rows about `peers`, `profiles`, `selectors` and several files come with those.
+Those about several files are in `test_acceptance_sources`.
 """
 
 from __future__ import annotations
@@ -456,6 +456,57 @@ def test_c52_modalities_are_known() -> None:
 
     assert "models.a.capabilities.in[1]: 'video' isn't possible here" in message
     assert "audio, image or text" in message
+
+
+@pytest.mark.parametrize("profiles", ["[a, b]", "{coding: [a, b]}"])
+def test_c53_profiles_are_no_lists_any_more(profiles: str) -> None:
+    """The older form meant something else."""
+    assert "the list form is no longer supported" in refusal(AB + f"profiles: {profiles}\n")
+
+
+def test_c54_pins_lead_to_what_there_is() -> None:
+    """Or to nothing, which makes a name unavailable."""
+    profiles = "profiles: {{p: {{pins: {{small: {target}}}}}}}\n"
+
+    assert refusal(AB + profiles.format(target="zz")) == (
+        "config.yaml:2: profiles.p.pins.small: no model or alias 'zz'; "
+        "define it under models or peers"
+    )
+    assert read(AB + profiles.format(target="~")).profiles["p"].pins == {"small": None}
+
+
+def test_c56_who_spills_over_must_be_allowed_together() -> None:
+    """In the automatic group there is one model at a time."""
+    text = AB + "memory: {mode: off}\nselectors: {s: {strategy: spillover, targets: [a, b]}}\n"
+
+    assert refusal(text) == (
+        "config.yaml:3: selectors.s.targets: a, b must share a group with swap: false "
+        "to be up together"
+    )
+
+
+def test_c57_full_names_of_peers_are_theirs() -> None:
+    """No model may be called like a peer's."""
+    text = "models: {box/m: {cmd: 'z ${PORT}'}}\npeers: {box: {proxy: 'http://x', models: [m]}}\n"
+
+    assert refusal(text) == (
+        "config.yaml:2: peers.box.models[0]: a model's id conflicts with qualified peer name "
+        "'box/m'; rename one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("peer", "message"),
+    [
+        ("{proxy: 'http://x'}", "peers.box.models: 'models' is required"),
+        ("{proxy: 'http://x', models: []}", "peers.box.models: a peer needs models"),
+        ("{models: [m]}", "peers.box.proxy: 'proxy' is required"),
+        ("{proxy: x, models: [m]}", "peers.box.proxy: 'x' isn't an http or https URL"),
+    ],
+)
+def test_c58_a_peer_is_somewhere_and_has_models(peer: str, message: str) -> None:
+    """Else there is nothing to ask, or nobody."""
+    assert message in refusal(f"peers: {{box: {peer}}}\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from llmsnap.config.jsonschema import schema
-from llmsnap.config.notyet import UNREAD
 from llmsnap.config.settings import LOG_LEVELS, LOG_TIME_FORMATS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -23,6 +22,9 @@ SECTIONS = {
     "## Groups": "GroupConfig",
     "## Matrix": "MatrixConfig",
     "## Routing": "RoutingConfig",
+    "## Peers": "PeerConfig",
+    "## Profiles": "ProfileConfig",
+    "## Selectors": "SelectorConfig",
 }
 INHERITED = {"proxy", "ttl", "unloadTimeout", "sendLoadingState", "sleepMode", "sleepAfter"}
 """Keys of models whose default is another key's value."""
@@ -64,7 +66,7 @@ def keys(struct: str) -> dict[str, Key]:
 
 def _keys(properties: dict[str, Any], path: str, required: list[str]) -> Iterator[tuple[str, Key]]:
     for name, value in properties.items():
-        if name in (*UNREAD, "strip_params"):
+        if name == "strip_params":
             continue
         if "$ref" in value:
             struct = value["$ref"].rpartition("/")[2]

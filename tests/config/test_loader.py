@@ -54,15 +54,6 @@ def test_warnings_are_sorted_by_line() -> None:
     assert [warning.split(": ")[0] for warning in result.warnings] == ["f:2", "f:3", "f:4"]
 
 
-@pytest.mark.parametrize("key", ["peers", "profiles", "selectors"])
-@pytest.mark.parametrize("value", ["{a: {b: 1}}", "[a, b]", "~"])
-def test_keys_that_are_not_supported_yet(key: str, value: str) -> None:
-    """They are ignored with a warning, whatever they hold."""
-    assert loaded(f"{key}: {value}").warnings == (
-        f"config.yaml:1: {key}: not supported yet and ignored",
-    )
-
-
 def test_misspelt_keys_get_a_hint() -> None:
     """At the top and below, with line and path."""
     result = loaded(

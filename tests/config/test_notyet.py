@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.config.notyet import UNREAD
 from tests.config.reading import loaded
 
 MODEL = "models: {m: {cmd: 'z ${PORT}'"
@@ -19,7 +18,6 @@ MODEL = "models: {m: {cmd: 'z ${PORT}'"
         ("performance: {every: 1m}", "performance"),
         ("ui: {activity: {session_id: [X-A]}}", "ui"),
         (MODEL + ", sendLoadingState: true}}", "models.m.sendLoadingState"),
-        *((f"{section}: {{}}", section) for section in UNREAD),
     ],
 )
 def test_a_key_without_effect_is_told(text: str, path: str) -> None:

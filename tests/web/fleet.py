@@ -26,6 +26,7 @@ from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.server import build_app
+from llmsnap.web.standins import StandIns
 
 NOW = 1000.0
 
@@ -106,6 +107,9 @@ class FakeFleet:
 class EchoProxy:
     """Stands in for the hot path: says which model and path it was given."""
 
+    def __init__(self, config: Config, fleet: FakeFleet) -> None:
+        self.standins = StandIns(config, fleet.view)
+
     @cached_property
     def outbox(self) -> Outbox:
         """Where its answers go out."""
@@ -155,10 +159,11 @@ def front_of(
     loopback: bool = True,
 ) -> web.Application:
     """The whole application over fakes."""
+    fleet = fleet or FakeFleet(*config.models)
     return build_app(
         config,
-        fleet or FakeFleet(*config.models),
-        EchoProxy(),
+        fleet,
+        EchoProxy(config, fleet),
         logs or Logs(),
         loopback=loopback,
         clock=lambda: NOW,

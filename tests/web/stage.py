@@ -14,6 +14,7 @@ from aiohttp.client import _RequestContextManager
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.runtime.logs import Logs
+from llmsnap.runtime.peers import Network
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.proxy import Proxy
@@ -98,14 +99,19 @@ async def staged(
     aliases: tuple[str, ...] = (),
     model: ModelConfig | None = None,
     config: Config | None = None,
+    network: bool = False,
 ) -> AsyncIterator[Stage]:
-    """Put a proxy in front of a scripted server; model `a` is `up`, or stopped."""
+    """Put a proxy in front of a scripted server; model `a` is `up`, or stopped.
+
+    `network`: the models of peers are lent, too.
+    """
     if config is None:
         config = Config(models={"a": model or ModelConfig(cmd="serve a", aliases=aliases)})
     lender, fleet = FakeLender(), FakeFleet(*config.models)
     recorder, records = Recorder(), list[RequestRecord]()
     recorder.listen(lambda batch: records.extend(batch.requests))
-    proxy = Proxy(config, lender, recorder, ping_s=ping_s)
+    lends = Network(lender, config.peers) if network else lender
+    proxy = Proxy(config, lends, recorder, ping_s=ping_s)
     clock = asyncio.get_running_loop().time
     app = build_app(config, fleet, proxy, Logs(), loopback=True, clock=clock)
     async with Scripted.running(script) as server, serving(app) as site:

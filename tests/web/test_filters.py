@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from llmsnap.config.schema import Filters, ModelConfig
+from llmsnap.config.schema import ModelConfig
+from llmsnap.config.sections import Filters
 from llmsnap.errors import FilterFailed
 from llmsnap.web.filters import BodyFilters
 from llmsnap.web.multipart import Field
@@ -34,7 +35,7 @@ def filters(
 
 def edited(given: BodyFilters, body: bytes, requested: str = "a") -> bytes:
     """What a JSON body becomes."""
-    return b"".join(given.edit(body, requested))
+    return b"".join(given.edit(body, Wanted(requested)))
 
 
 def sent(payload: Payload) -> bytes:

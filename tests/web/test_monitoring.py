@@ -132,7 +132,7 @@ async def test_a_question_ends_when_its_model_goes_to_sleep() -> None:
 
 async def test_an_answer_that_is_too_large_isnt_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, whatever a server makes of `/metrics`."""
-    monkeypatch.setattr("llmsnap.web.monitoring.MOST_BYTES", 1000)
+    monkeypatch.setattr("llmsnap.web.question.MOST_BYTES", 1000)
 
     async def script(_: Received, line: Line) -> None:
         await line.say(whole(b"x" * 5000))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from llmsnap.config.schema import Capabilities, Config, ModelConfig
+from llmsnap.config.sections import PeerConfig, ProfileConfig, SelectorConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.web.openai import model_records
 from tests.web.fleet import FakeFleet, config_of, front_of
@@ -135,3 +136,39 @@ def test_metadata_stays_whole_without_capabilities() -> None:
         "n": {"deep": [1]},
         "type": "model",
     }
+
+
+async def test_peers_selectors_and_pins_are_listed() -> None:
+    """Each says what it is; names that others have already aren't listed twice."""
+    config = Config(
+        models={"a": ModelConfig()},
+        peers={"box": PeerConfig(proxy="http://box", models=("m",))},
+        selectors={
+            "any": SelectorConfig(
+                strategy="spillover", targets=("a", "m"), name=" Any ", metadata={"type": "x"}
+            ),
+            "hidden": SelectorConfig(strategy="pin", targets=("a",), unlisted=True),
+        },
+        profiles={"p": ProfileConfig(pins={"small": "a", "a": "any", "gone": None})},
+    )
+    fleet = FakeFleet("a")
+    fleet.put("a", State.READY)
+    async with serving(front_of(config, fleet)) as site:
+        await site.ask("/api/profiles/active", method="PUT", data=b'{"name":"p"}')
+        listed = (await site.ask("/v1/models")).json["data"]
+
+    by_id = {record["id"]: record for record in listed}
+    assert list(by_id) == ["a", "any", "box/m", "small"]
+    assert by_id["box/m"]["name"] == "box: m"
+    assert by_id["box/m"]["status"] == {"value": "unloaded"}
+    assert by_id["box/m"]["meta"] == {"llamaswap": {"type": "peer", "peerID": "box"}}
+    assert by_id["any"]["name"] == "Any"
+    assert by_id["any"]["status"] == {"value": "loaded"}
+    assert by_id["any"]["meta"]["llamaswap"] == {
+        "type": "selector",
+        "strategy": "spillover",
+        "targets": ["a", "m"],
+        "spillover": 1,
+    }
+    assert by_id["small"]["meta"]["llamaswap"] == {"type": "profile", "modelID": "a"}
+    assert by_id["small"]["status"] == {"value": "unloaded"}

@@ -12,7 +12,8 @@ import aiohttp
 import psutil
 import pytest
 
-from llmsnap.config.schema import Config, Filters, ModelConfig
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.sections import Filters
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, whole
 from tests.web.stage import CHAT, Stage, staged

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from llmsnap.config.schema import Config, ModelConfig, Timeouts
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.sections import Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
 from tests.helpers.ports import free_port

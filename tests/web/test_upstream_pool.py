@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from llmsnap.config.schema import Timeouts
+from llmsnap.config.sections import Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.runtime.upstream import Upstream
