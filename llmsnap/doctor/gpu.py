@@ -69,9 +69,10 @@ async def self_tests(gpus: Gpus, test: SelfTest) -> list[Finding]:
     """Return how a small process fared that was put to sleep and woken on each GPU."""
     if not gpus.is_there:
         return [Finding("self-test", Status.OK, "there is no NVIDIA GPU to try it on")]
-    if gpus.fault:
+    whole = [device for device in gpus.readings.devices if not device.mig]
+    if gpus.fault or not whole:
         return [Finding("self-test", Status.WARN, "not tried: sleep by cuda isn't there")]
-    return [await _tested(device, test) for device in gpus.readings.devices if not device.mig]
+    return [await _tested(device, test) for device in whole]
 
 
 async def _tested(device: Reading, test: SelfTest) -> Finding:

@@ -158,7 +158,11 @@ class Worker:
         try:
             async with asyncio.timeout(self._hello_timeout_s):
                 line = await _read_line(process)
-        except (TimeoutError, EOFError):
+        except TimeoutError:
+            self._give_up(process)
+            why = f"the driver doesn't come up within {self._hello_timeout_s:g} s; see `nvidia-smi`"
+            raise CallLost(why, hung=True) from None
+        except EOFError:
             self._give_up(process)
             raise CallLost("the CUDA process doesn't start; see its output on stderr") from None
         except asyncio.CancelledError:

@@ -152,7 +152,7 @@ async def test_a_self_test_is_run_on_each_gpu_that_isnt_split() -> None:
 
 
 async def test_no_self_test_where_there_is_nothing_to_try() -> None:
-    """No GPU, or a driver that can't."""
+    """No GPU, a driver that can't, or nothing but split GPUs."""
 
     async def test(uuid: str) -> str:
         raise AssertionError(uuid)
@@ -162,5 +162,8 @@ async def test_no_self_test_where_there_is_nothing_to_try() -> None:
         FakeProbe(Readings(devices=(gpu(),))), kernel(), FakeCuda(Hello(version=12070))
     )
 
+    split = await look(FakeProbe(Readings(devices=(gpu(mig=True),))), kernel(), FakeCuda())
+
+    assert [each.status for each in await self_tests(split, test)] == [Status.WARN]
     assert [each.status for each in await self_tests(none, test)] == [Status.OK]
     assert [each.status for each in await self_tests(old, test)] == [Status.WARN]

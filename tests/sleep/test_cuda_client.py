@@ -177,7 +177,7 @@ async def test_a_driver_that_does_not_come_up_is_said_to(world: World) -> None:
     """Its process is killed, and the caller knows why."""
     world.turn(init_ms=60_000)
     worker = Worker(world.environ(), hello_timeout_s=0.3)
-    with pytest.raises(CallLost, match="doesn't start"):
+    with pytest.raises(CallLost, match="come up within 0"):
         await worker.hello()
     await worker.aclose()
 
