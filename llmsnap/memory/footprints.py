@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import DecodeError, json
 
-from llmsnap.errors import StoreFailed
+from llmsnap.errors import LlmsnapError, StoreFailed
 from llmsnap.memory.fitting import Fit
 from llmsnap.memory.identity import Command, identity_of
 from llmsnap.store.schema import Schema
@@ -70,7 +70,7 @@ class Estimated(Protocol):
     """What a model's file says that it will need."""
 
     @property
-    def bytes(self) -> Bytes: ...
+    def need(self) -> Bytes: ...
 
     @property
     def certain(self) -> Bytes: ...
@@ -113,7 +113,7 @@ class _Known:
 class Footprints:
     """Knows the best figure of each model, and learns.
 
-    `estimate` is asked in a thread, `capacity` gives the bytes a device that models may hold. Until
+    `estimate` is asked in a thread and may raise LlmsnapError and OSError; `capacity` gives the bytes a device that models may hold. Until
     `refresh` was called, only what is declared is known.
     """
 
@@ -145,7 +145,7 @@ class Footprints:
         if (estimate := known.estimate) is not None:
             return Figure(
                 source=Source.ESTIMATED,
-                bytes=estimate.bytes,
+                bytes=estimate.need,
                 certain=estimate.certain,
                 why="from its file and its command, until it was seen awake",
             )
@@ -227,11 +227,18 @@ class Footprints:
             return
         if known.identity and known.learned:
             logger.info("model %s: what was learned of its memory doesn't hold any more", model)
-        estimate = await asyncio.to_thread(self._estimate, model)
+        estimate = await self._estimated(model)
         learned, why = await self._recall(identity)
         # Only now, so that readers never see one without the other.
         known.identity, known.estimate = identity, estimate
         known.learned, known.why = learned, why
+
+    async def _estimated(self, model: str) -> Estimated | None:
+        try:
+            return await asyncio.to_thread(self._estimate, model)
+        except (LlmsnapError, OSError) as error:
+            logger.warning("model %s: what it needs can't be estimated: %s", model, error)
+            return None
 
     async def _recall(self, identity: str) -> tuple[Bytes | None, str]:
         """Return what the database has about `identity`."""

@@ -26,7 +26,7 @@ Bytes = Mapping[str, int]
 class Guess:
     """What a file says."""
 
-    bytes: Bytes
+    need: Bytes
     certain: Bytes = field(default_factory=dict)
 
 
@@ -195,6 +195,22 @@ async def test_running_out_of_memory_without_a_figure_teaches_nothing(tmp_path: 
         await footprints.refresh()
         assert footprints.ran_out("a") is None
         assert footprints.ran_out("b") is None
+
+
+async def test_a_file_that_cant_be_read_gives_no_estimate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model loads alone, and the log says why."""
+
+    def unreadable(_: str) -> Guess:
+        raise OSError("a.gguf is no GGUF file")
+
+    async with opened(tmp_path) as store:
+        footprints = Footprints({"a": subject(tmp_path)}, store, estimate=unreadable)
+        await footprints.refresh()
+
+        assert figure_of(footprints)[0] is Source.UNKNOWN
+    assert "a.gguf is no GGUF file" in caplog.text
 
 
 async def test_an_estimate_that_was_too_small_is_learned_to_be_more(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ GIB = 1024**3
 class Guess:
     """What a file says."""
 
-    bytes: Mapping[str, int]
+    need: Mapping[str, int]
     certain: Mapping[str, int] = field(default_factory=dict)
 
 
