@@ -113,8 +113,8 @@ class _Known:
 class Footprints:
     """Knows the best figure of each model, and learns.
 
-    `estimate` is asked in a thread and may raise LlmsnapError and OSError; `capacity` gives the bytes a device that models may hold. Until
-    `refresh` was called, only what is declared is known.
+    `estimate` is asked in a thread and may raise LlmsnapError and OSError; `capacity` gives the
+    bytes a device that models may hold. Until `refresh` was called, only what is declared is known.
     """
 
     def __init__(
