@@ -146,8 +146,8 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
 
 @asynccontextmanager
 async def supervised(
-    config: Config, logs: Logs, files: RunFiles, recorder: Recorder
-) -> AsyncIterator[Supervisor]:
+    config: Config, logs: Logs, files: RunFiles, recorder: Recorder, store: Store
+) -> AsyncIterator[tuple[Supervisor, Kept]]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
     machine = Machine.here(CLOCK)
     drivers = Drivers(config, machine, CLOCK)
@@ -155,7 +155,7 @@ async def supervised(
     plans = {model: plan_for(model, config, os.environ) for model in config.models}
     books = await Books.open(config, machine, plans, asleep_bytes=tiers["ram"])
     scheduler = Scheduler(
-        books.specs,
+        books.specs.values(),
         capacity=books.capacity,
         tiers=tiers,
         schedule=schedule_for(config),
@@ -166,8 +166,10 @@ async def supervised(
     ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
     async with Prober() as prober:
         supervisor = Supervisor(scheduler, background, ahead, recorder)
+        history = partial(_printed, logs)
+        kept = await books.keep(supervisor, background, prober, store, history, CLOCK)
         tools = Tools(
-            report=books.keep(supervisor, background, CLOCK),
+            report=kept.report,
             background=background,
             prober=prober,
             files=files,
@@ -180,7 +182,7 @@ async def supervised(
             }
         )
         try:
-            yield supervisor
+            yield supervisor, kept
         finally:
             ahead.close()
             await drivers.aclose()

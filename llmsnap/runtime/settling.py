@@ -48,8 +48,6 @@ class Fleet(Protocol):
         """Whether nothing is going to start any more."""
         ...
 
-    def post(self, event: Event) -> None: ...
-
 
 class Settling:
     """Passes reports on; SLEPT and EXITED only when the memory is shown free, or time is up.
@@ -62,6 +60,7 @@ class Settling:
         watch: Watch,
         fleet: Fleet,
         background: Background,
+        deliver: Callable[[Event], None],
         *,
         timeout_s: float,
         clock: Callable[[], float],
@@ -69,6 +68,7 @@ class Settling:
         self._watch = watch
         self._fleet = fleet
         self._background = background
+        self._deliver = deliver
         self._timeout_s = timeout_s
         self._clock = clock
 
@@ -80,7 +80,7 @@ class Settling:
                 name = f"{news.model}#{news.generation} gives its memory back"
                 self._background.spawn(self._settle(news, departure), name=name)
                 return
-        self._fleet.post(news)
+        self._deliver(news)
 
     def _departure(self, news: ModelChanged) -> Departure | None:
         """Return what is to come back; None: nothing that could be late."""
@@ -100,7 +100,7 @@ class Settling:
         try:
             await self._await_memory(departure)
         finally:
-            self._fleet.post(news)
+            self._deliver(news)
 
     async def _await_memory(self, departure: Departure) -> None:
         begun = self._clock()

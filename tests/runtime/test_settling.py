@@ -32,6 +32,7 @@ class Rig(Stage):
             self.watch,
             self,
             self.background,
+            self.post,
             timeout_s=timeout_s,
             clock=asyncio.get_running_loop().time,
         )

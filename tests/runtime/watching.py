@@ -7,9 +7,22 @@ from collections.abc import Mapping
 from llmsnap.config.schema import MemoryConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, ModelView
-from llmsnap.memory.learned import Learned
 from llmsnap.memory.machine import Look
 from llmsnap.runtime.watch import Watch
+
+
+class Learned:
+    """Remembers the last that was seen of each model."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Mapping[str, int]] = {}
+
+    def saw(self, model: str, held: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return what is new."""
+        if self.seen.get(model) == held:
+            return None
+        self.seen[model] = held
+        return held
 
 
 class Stage:
@@ -23,7 +36,7 @@ class Stage:
         self.shown = Look()
         self.looks = 0
         self.closing = False
-        self.watch = Watch(self, self, Learned(()), config or MemoryConfig(), capacity)
+        self.watch = Watch(self, self, Learned(), config or MemoryConfig(), capacity)
 
     async def look(self, roots: Mapping[str, int]) -> Look:
         """Show the machine as it is now."""
