@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from llmsnap.books import Books
+from llmsnap.books import Books, Kept
 from llmsnap.config.loader import Loaded
 from llmsnap.config.resolved import all_secrets
 from llmsnap.config.schema import Config
@@ -29,6 +29,7 @@ from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for
 from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
+from llmsnap.memory import footprints
 from llmsnap.memory.host import Host
 from llmsnap.memory.machine import Machine
 from llmsnap.runtime.health import Prober
@@ -42,7 +43,6 @@ from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.stdout import Stdout
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
-from llmsnap.store.schema import Schema
 from llmsnap.store.store import Store
 from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.recorder import Recorder
@@ -64,7 +64,7 @@ CLOCK: Final = time.monotonic
 EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
 
-SCHEMAS: Final[tuple[Schema, ...]] = ()
+SCHEMAS: Final = (footprints.SCHEMA,)
 """The tables of all parts that keep rows."""
 
 _FILES: Final = 65536
@@ -97,16 +97,18 @@ async def serve(
         files = RunFiles(state_dir)
         await files.end_leftovers()
         recorder = Recorder()
-        async with supervised(config, logs, files, recorder) as supervisor:
+        store = store_for(config, state_dir)
+        async with (
+            running(store),
+            supervised(config, logs, files, recorder, store) as (supervisor, books),
+        ):
             proxy = Proxy(config, lender_of(config, supervisor), recorder)
-            store = store_for(config, state_dir)
-            front = application(config, supervisor, proxy, logs, recorder, here)
+            front = application(config, supervisor, books, proxy, logs, recorder, here)
             async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
                 announce(here)
-                async with kept(store):
-                    code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
-                    stop_accepting()
-                    await shut_down(supervisor, signals)
+                code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
+                stop_accepting()
+                await shut_down(supervisor, signals)
                 logs.close()
             await proxy.aclose()
     return code
@@ -153,9 +155,9 @@ async def supervised(
     drivers = Drivers(config, machine, CLOCK)
     tiers = drivers.tiers()
     plans = {model: plan_for(model, config, os.environ) for model in config.models}
-    books = await Books.open(config, machine, plans, asleep_bytes=tiers["ram"])
+    books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
     scheduler = Scheduler(
-        books.specs.values(),
+        books.specs,
         capacity=books.capacity,
         tiers=tiers,
         schedule=schedule_for(config),
@@ -166,8 +168,7 @@ async def supervised(
     ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
     async with Prober() as prober:
         supervisor = Supervisor(scheduler, background, ahead, recorder)
-        history = partial(_printed, logs)
-        kept = await books.keep(supervisor, background, prober, store, history, CLOCK)
+        kept = books.keep(supervisor, background, prober, log=logs.history, clock=CLOCK)
         tools = Tools(
             report=kept.report,
             background=background,
@@ -175,18 +176,20 @@ async def supervised(
             files=files,
             write_log=logs.write_upstream,
         )
-        supervisor.supervise(
-            {
-                model: Runner(plan, tools, chooser=drivers.chooser(model))
-                for model, plan in plans.items()
-            }
-        )
+        supervisor.supervise(runners(plans, tools, drivers))
         try:
             yield supervisor, kept
         finally:
             ahead.close()
             await drivers.aclose()
             await machine.aclose()
+
+
+def runners(plans: Mapping[str, Plan], tools: Tools, drivers: Drivers) -> dict[str, Runner]:
+    """Return what runs the processes of each model."""
+    return {
+        model: Runner(plan, tools, chooser=drivers.chooser(model)) for model, plan in plans.items()
+    }
 
 
 def store_for(config: Config, state_dir: Path) -> Store:
@@ -196,7 +199,7 @@ def store_for(config: Config, state_dir: Path) -> Store:
 
 
 @asynccontextmanager
-async def kept(store: Store) -> AsyncIterator[None]:
+async def running(store: Store) -> AsyncIterator[None]:
     """Have the database open within the block, and closed in order after it."""
     background = Background()
     background.spawn(store.run(), name="store")
@@ -210,6 +213,7 @@ async def kept(store: Store) -> AsyncIterator[None]:
 def application(
     config: Config,
     supervisor: Supervisor,
+    books: Kept,
     proxy: Proxy,
     logs: Logs,
     recorder: Recorder,

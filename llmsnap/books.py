@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +13,12 @@ from llmsnap.config.memory import HOST
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config
 from llmsnap.core.messages import Event, ModelSpec
-from llmsnap.core.specs import specs_for
+from llmsnap.core.specs import informed, specs_for
 from llmsnap.memory.capacity import SWAP, capacities
 from llmsnap.memory.device import Reading
 from llmsnap.memory.fitting import fit_of
-from llmsnap.memory.footprints import Footprints, Keeps, Subject
-from llmsnap.memory.gguf import Estimate, estimate_for
+from llmsnap.memory.footprints import Figure, Footprints, Keeps, Source, Subject
+from llmsnap.memory.gguf import estimate_for
 from llmsnap.memory.identity import Command
 from llmsnap.memory.machine import Look, Machine
 from llmsnap.memory.unmeasured import unmeasured_gpu
@@ -53,89 +54,117 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What the scheduler is told of memory when it begins."""
+    """What the scheduler is told of memory when it begins, and who tells it more."""
 
     config: Config
     machine: Machine
-    plans: Mapping[str, Plan]
+    footprints: Footprints
     capacity: Mapping[str, int]
     """Bytes a device that models may hold; empty: memory is nobody's concern."""
-    specs: Mapping[str, ModelSpec]
+    specs: list[ModelSpec]
 
     @classmethod
     async def open(
-        cls, config: Config, machine: Machine, plans: Mapping[str, Plan], *, asleep_bytes: int
+        cls,
+        config: Config,
+        machine: Machine,
+        plans: Mapping[str, Plan],
+        store: Keeps,
+        *,
+        asleep_bytes: int,
     ) -> Books:
-        """Look at the machine once, and say so in the log.
+        """Look at the machine, at the models' files, and at what was learned of them in `store`.
 
-        Models that are asleep may take `asleep_bytes` of its RAM.
+        Models that are asleep may take `asleep_bytes` of RAM.
         """
         look = await machine.look({}) if config.memory.mode == "auto" else Look()
         gpus = [gpu for name, gpu in look.devices.items() if name not in (HOST, SWAP)]
-        capacity = capacities(config.memory, look.devices, asleep_bytes=asleep_bytes)
-        if capacity and not config.memory.devices:
-            if unmeasured := unmeasured_gpu(nvidia_is_read=bool(gpus)):
-                logger.warning(_ONE_AT_A_TIME, unmeasured)
-                capacity = {}
-            else:
-                there = ", ".join(f"{size_text(n)} of {d}" for d, n in capacity.items())
-                logger.info("memory for models: %s", there)
+        capacity = _capacity(config, look, gpus, asleep_bytes)
         specs = specs_for(config, capacity, _usable(plans, gpus) if gpus else None)
+        footprints = Footprints(
+            {spec.name: _subject(config, spec, plans[spec.name]) for spec in specs},
+            store,
+            estimate=lambda model: estimate_for(config.models[model], capacity, plans[model].env),
+            capacity=lambda: capacity,
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await footprints.refresh()
         return cls(
             config=config,
             machine=machine,
-            plans=plans,
+            footprints=footprints,
             capacity=capacity,
-            specs={spec.name: spec for spec in specs},
+            specs=[_informed(spec, footprints.figure(spec.name)) for spec in specs],
         )
 
-    async def keep(
+    def keep(
         self,
         supervisor: Supervisor,
         background: Background,
         prober: Prober,
-        store: Keeps,
+        *,
         log: Callable[[str], bytes],
         clock: Callable[[], float],
     ) -> Kept:
         """Keep them up to date for `supervisor`; `log` returns what a model has printed so far."""
-        footprints = Footprints(
-            {model: self._subject(model) for model in self.plans},
-            store,
-            estimate=self._estimate,
-            capacity=lambda: self.capacity,
-        )
-        needs = Needs(footprints, supervisor, background, prober, log=log, capacity=self.capacity)
-        watch = Watch(self.machine, supervisor, footprints, self.config.memory, self.capacity)
-        timeout_s = self.config.memory.settle_timeout_s
+        memory, capacity, footprints = self.config.memory, self.capacity, self.footprints
+        needs = Needs(footprints, supervisor, background, prober, log=log, capacity=capacity)
+        watch = Watch(self.machine, supervisor, footprints, memory, capacity)
         settling = Settling(
-            watch, supervisor, background, needs.report, timeout_s=timeout_s, clock=clock
+            watch,
+            supervisor,
+            background,
+            needs.report,
+            timeout_s=memory.settle_timeout_s,
+            clock=clock,
         )
-        supervisor.watch(needs.moved)
-        supervisor.watch(watch.moved)
-        begun = background.spawn(needs.begin(), name="footprints")
+        for moved in (needs.moved, watch.moved):
+            supervisor.watch(moved)
+        background.spawn(needs.begin(), name="footprints")
         background.spawn(watch.run(), name="memory watch")
-        await asyncio.wait({begun}, timeout=_PATIENCE_S)
-        devices = Devices(watch, self.config.memory)
+        devices = Devices(watch, memory)
         return Kept(report=settling.report, devices=devices, footprints=footprints)
 
-    def _subject(self, model: str) -> Subject:
-        plan, spec = self.plans[model], self.specs[model]
-        own = dict(entry.partition("=")[::2] for entry in self.config.models[model].env)
-        return Subject(
-            command=Command(argv=plan.argv, env=plan.env, own=own, port=plan.endpoint.port),
-            declared=spec.need,
-            pinned=spec.pinned,
-            fit=fit_of(plan.argv, plan.env),
-            guess=spec.estimate,
-        )
 
-    def _estimate(self, model: str) -> Estimate | None:
-        return estimate_for(self.config.models[model], self.capacity, self.plans[model].env)
+def _capacity(
+    config: Config, look: Look, gpus: Sequence[Reading], asleep_bytes: int
+) -> dict[str, int]:
+    """Return the bytes a device that models may hold, and say in the log what was measured."""
+    capacity = capacities(config.memory, look.devices, asleep_bytes=asleep_bytes)
+    if not capacity or config.memory.devices:
+        return capacity
+    if unmeasured := unmeasured_gpu(nvidia_is_read=bool(gpus)):
+        logger.warning(_ONE_AT_A_TIME, unmeasured)
+        return {}
+    there = ", ".join(f"{size_text(size)} of {device}" for device, size in capacity.items())
+    logger.info("memory for models: %s", there)
+    return capacity
 
 
-def _usable(plans: Mapping[str, Plan], gpus: list[Reading]) -> dict[str, list[str]]:
+def _usable(plans: Mapping[str, Plan], gpus: Sequence[Reading]) -> dict[str, list[str]]:
     """Return the GPUs that each model's environment lets it use."""
     return {
         model: [gpu.device for gpu in visible_gpus(plan.env, gpus)] for model, plan in plans.items()
     }
+
+
+def _subject(config: Config, spec: ModelSpec, plan: Plan) -> Subject:
+    own = dict(entry.partition("=")[::2] for entry in config.models[spec.name].env)
+    return Subject(
+        command=Command(argv=plan.argv, env=plan.env, own=own, port=plan.endpoint.port),
+        declared=spec.need,
+        pinned=spec.pinned,
+        fit=fit_of(plan.argv, plan.env),
+        guess=spec.estimate,
+    )
+
+
+def _informed(spec: ModelSpec, figure: Figure) -> ModelSpec:
+    match figure.source:
+        case Source.LEARNED:
+            return informed(spec, need=figure.bytes)
+        case Source.ESTIMATED:
+            return informed(spec, estimate=figure.bytes, certain=figure.certain)
+        case _:
+            return spec

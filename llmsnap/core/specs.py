@@ -38,6 +38,24 @@ def specs_for(
     ]
 
 
+def informed(
+    spec: ModelSpec,
+    *,
+    need: Mapping[str, int] | None = None,
+    estimate: Mapping[str, int] | None = None,
+    certain: Mapping[str, int] | None = None,
+) -> ModelSpec:
+    """Return `spec` with what is known besides of what it needs, in bytes a device."""
+    size = sum((need or estimate or {}).values())
+    return replace(
+        spec,
+        need=need,
+        estimate=estimate,
+        certain=certain or {},
+        round_trip_s=_guess_s(size) if size else spec.round_trip_s,
+    )
+
+
 def schedule_for(config: Config) -> Schedule:
     """Return the scheduler's settings."""
     schedule = config.schedule
@@ -71,8 +89,13 @@ def _spec(
         sleep_after_s=model.sleep_after_s or inf,
         min_awake_s=model.min_awake_s,
         time_slice_s=model.time_slice_s,
-        round_trip_s=_START_S + sum((need or estimate or capacity).values()) / _LOAD_BYTES_PER_S,
+        round_trip_s=_guess_s(sum((need or estimate or capacity).values())),
     )
+
+
+def _guess_s(size: int) -> float:
+    """How long a model of so many bytes may take to leave its devices and come back."""
+    return _START_S + size / _LOAD_BYTES_PER_S
 
 
 def _declared(

@@ -227,6 +227,10 @@ class Logs:
                 self._models[model].close()
         return self._models[model]
 
+    def history(self, model: str) -> bytes:
+        """Return what the processes of `model` have printed, as far as it is kept."""
+        return self.model(model).history()
+
     def write_proxy(self, data: bytes) -> None:
         """Add lines of the proxy itself."""
         self.proxy.write(data)
