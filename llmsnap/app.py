@@ -10,15 +10,16 @@ import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import Any, Final
 
 from aiohttp import web
 
-from llmsnap.books import Books, Kept
+from llmsnap.books import Books
 from llmsnap.config.loader import Loaded
 from llmsnap.config.resolved import all_secrets
 from llmsnap.config.schema import Config
@@ -32,6 +33,7 @@ from llmsnap.errors import ConfigError, LlmsnapError
 from llmsnap.memory import footprints
 from llmsnap.memory.host import Host
 from llmsnap.memory.machine import Machine
+from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
@@ -84,34 +86,42 @@ async def serve(
     """
     config = loaded.config
     raise_file_limit()
-    with ExitStack() as opened:
-        sockets = await open_sockets(address)
-        for sock in sockets:
-            opened.callback(sock.close)
-        here = replace(address, port=sockets[0].getsockname()[1])
-        refuse_own_port(loaded, here)
+    async with AsyncExitStack() as opened:
+        sockets, here = await opened.enter_async_context(bound(loaded, address))
         logs, log = opened.enter_context(logging_of(config))
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
         files = RunFiles(state_dir)
         await files.end_leftovers()
-        recorder = Recorder()
-        store = store_for(config, state_dir)
-        async with (
-            running(store),
-            supervised(config, logs, files, recorder, store) as (supervisor, books),
-        ):
-            proxy = Proxy(config, lender_of(config, supervisor), recorder)
-            front = application(config, supervisor, books, proxy, logs, recorder, here)
-            async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
-                announce(here)
-                code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
-                stop_accepting()
-                await shut_down(supervisor, signals)
-                logs.close()
-            await proxy.aclose()
+        recorder, store = Recorder(), store_for(config, state_dir)
+        await opened.enter_async_context(running(store))
+        supervisor, memory = await opened.enter_async_context(
+            supervised(config, logs, files, recorder, store)
+        )
+        proxy = Proxy(config, lender_of(config, supervisor), recorder)
+        opened.push_async_callback(proxy.aclose)
+        front = application(config, supervisor, memory, proxy, logs, recorder, here)
+        async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
+            announce(here)
+            code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
+            stop_accepting()
+            await shut_down(supervisor, signals)
+            logs.close()
     return code
+
+
+@asynccontextmanager
+async def bound(loaded: Loaded, address: Address) -> AsyncIterator[tuple[list[socket], Address]]:
+    """Hold the sockets of `address` open; yields them, and the address with its real port."""
+    sockets = await open_sockets(address)
+    try:
+        here = replace(address, port=sockets[0].getsockname()[1])
+        refuse_own_port(loaded, here)
+        yield sockets, here
+    finally:
+        for sock in sockets:
+            sock.close()
 
 
 def lender_of(config: Config, supervisor: Supervisor) -> Lender:
@@ -149,7 +159,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
 @asynccontextmanager
 async def supervised(
     config: Config, logs: Logs, files: RunFiles, recorder: Recorder, store: Store
-) -> AsyncIterator[tuple[Supervisor, Kept]]:
+) -> AsyncIterator[tuple[Supervisor, Survey]]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
     machine = Machine.here(CLOCK)
     drivers = Drivers(config, machine, CLOCK)
@@ -178,7 +188,7 @@ async def supervised(
         )
         supervisor.supervise(runners(plans, tools, drivers))
         try:
-            yield supervisor, kept
+            yield supervisor, kept.survey
         finally:
             ahead.close()
             await drivers.aclose()
@@ -213,7 +223,7 @@ async def running(store: Store) -> AsyncIterator[None]:
 def application(
     config: Config,
     supervisor: Supervisor,
-    books: Kept,
+    memory: Survey,
     proxy: Proxy,
     logs: Logs,
     recorder: Recorder,
@@ -222,7 +232,8 @@ def application(
     """Return all that is to be had over HTTP at `address`."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
-    metrics = Metrics(tally, Sources(views=supervisor.views), CLOCK)
+    sources = Sources(views=supervisor.views, held=memory.held, devices=memory.readings)
+    metrics = Metrics(tally, sources, CLOCK)
     return build_app(
         config,
         supervisor,
@@ -230,6 +241,7 @@ def application(
         logs,
         loopback=address.is_loopback,
         clock=CLOCK,
+        memory=memory,
         more=MetricsRoute(metrics).routes(),
     )
 

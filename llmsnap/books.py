@@ -22,7 +22,7 @@ from llmsnap.memory.gguf import estimate_for
 from llmsnap.memory.identity import Command
 from llmsnap.memory.machine import Look, Machine
 from llmsnap.memory.unmeasured import unmeasured_gpu
-from llmsnap.runtime.devices import Devices
+from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.needs import Needs
 from llmsnap.runtime.plan import Plan
@@ -48,8 +48,7 @@ class Kept:
 
     report: Callable[[Event], None]
     """Takes the runners' reports, and holds some of them back until memory is shown free."""
-    devices: Devices
-    footprints: Footprints
+    survey: Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +122,8 @@ class Books:
             supervisor.watch(moved)
         background.spawn(needs.begin(), name="footprints")
         background.spawn(watch.run(), name="memory watch")
-        devices = Devices(watch, memory)
-        return Kept(report=settling.report, devices=devices, footprints=footprints)
+        survey = Survey(watch, memory, self.machine, footprints)
+        return Kept(report=settling.report, survey=survey)
 
 
 def _capacity(

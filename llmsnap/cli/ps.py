@@ -1,48 +1,94 @@
-"""`llmsnap ps`: the models of a running proxy and how they are."""
+"""`llmsnap ps`: the models of a running proxy, how they are and where their bytes are."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 import click
 
 from llmsnap.cli.client import Client, as_json, talks_to_proxy
 
+_COLUMNS: Final = (
+    "model",
+    "state",
+    "memory",
+    "in flight",
+    "waiting",
+    "idle",
+    "back in",
+    "sleeps by",
+    "pid",
+    "aliases",
+)
+_PERIOD_S: Final = 1.0
+_GIB: Final = 1024**3
+_MIB: Final = 1024**2
+
 
 @click.command()
 @talks_to_proxy
 @as_json
-def ps(url: str, key: str, json_wanted: bool) -> None:
-    """Show the models of a running proxy, their states and clients."""
-    answer = Client(url, key).json("GET", "/api/models")
+@click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
+def ps(url: str, key: str, json_wanted: bool, watch: bool) -> None:
+    """Show the models of a running proxy: states, clients, and where their bytes are."""
+    client = Client(url, key)
     if json_wanted:
-        click.echo(json.dumps(answer, indent=2))
+        click.echo(json.dumps(client.json("GET", "/api/models"), indent=2))
+    elif watch:
+        with suppress(KeyboardInterrupt):
+            _watch(client)
     else:
-        _print_table(answer["models"])
+        from llmsnap.cli.tables import print_table
+
+        print_table(_COLUMNS, _rows(client))
 
 
-def _print_table(models: list[dict[str, Any]]) -> None:
-    from llmsnap.cli.tables import print_table
+def _watch(client: Client) -> None:
+    from llmsnap.cli.tables import LiveTable
 
-    columns = ["model", "state", "pid", "in flight", "waiting", "idle", "sleeps by", "aliases"]
-    print_table(columns, [_row(model) for model in models])
+    with LiveTable(_COLUMNS) as table:
+        while True:
+            table.show(_rows(client))
+            time.sleep(_PERIOD_S)
+
+
+def _rows(client: Client) -> list[list[str]]:
+    return [_row(model) for model in client.json("GET", "/api/models")["models"]]
 
 
 def _row(model: dict[str, Any]) -> list[str]:
     paused = f" ({model['paused']} paused)" if model["paused"] else ""
     notes = [name for name in ("pinned", "unloading") if model[name]]
-    idle = model["idle_s"] if model["state"] == "ready" and not model["in_flight"] else None
+    is_up = model["state"] == "ready"
+    idle = model["idle_s"] if is_up and not model["in_flight"] else None
     return [
         model["id"],
         ", ".join([model["state"] + paused, *notes]),
-        str(model["pid"] or ""),
+        _places(model.get("bytes", {})),
         str(model["in_flight"] or ""),
         str(model["waiting"] or ""),
         "" if idle is None else duration(idle),
+        "" if is_up else f"{model['back_s']:.1f}s",
         model["driver"] or "",
+        str(model["pid"] or ""),
         ", ".join(model["aliases"]),
     ]
+
+
+def _places(held: Mapping[str, int]) -> str:
+    """Return where a model's bytes are: GPUs first, then RAM and swap."""
+    last = ("host", "swap")
+    order = sorted(held, key=lambda device: (device in last, device))
+    return ", ".join(f"{device} {size(held[device])}" for device in order)
+
+
+def size(amount: int) -> str:
+    """Return `amount` bytes for people."""
+    return f"{amount / _GIB:.1f} GiB" if amount >= _GIB else f"{amount / _MIB:.0f} MiB"
 
 
 def duration(seconds: float) -> str:

@@ -316,6 +316,8 @@ class ModelView:
     retry_at: float | None
     """Until then requests are refused (back-off), on the scheduler's clock."""
     round_trip_s: float
+    back_s: float
+    """How long it should take to be ready again: a wake, or a start where it doesn't sleep."""
     need: Mapping[str, int] | None
     error: str | None
     """Why the last generation ended, when it ended by itself."""

@@ -38,3 +38,7 @@ class Pace:
         out, back = (Trigger.SLEEP, Trigger.WAKE) if sleeps else (Trigger.STOP, Trigger.START)
         half_s = self._guess_s / 2
         return self._averages.get(out, half_s) + self._averages.get(back, half_s)
+
+    def back_s(self, *, sleeps: bool) -> float:
+        """In again: wake where the model `sleeps`, else start."""
+        return self._averages.get(Trigger.WAKE if sleeps else Trigger.START, self._guess_s / 2)

@@ -172,6 +172,7 @@ def _view(slot: Slot) -> ModelView:
         fails=slot.fails,
         retry_at=slot.retry_at if isfinite(slot.retry_at) else None,
         round_trip_s=slot.round_trip_s,
+        back_s=slot.back_s,
         need=slot.need,
         error=str(slot.error) if slot.error is not None else None,
     )

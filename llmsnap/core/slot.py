@@ -113,6 +113,12 @@ class Slot:
         return self.pace.round_trip_s(sleeps=self.spec.can_sleep)
 
     @property
+    def back_s(self) -> float:
+        """Seconds to be ready again, as measured, once it isn't, or as it is now."""
+        sleeps = self.spec.can_sleep if self.state is State.READY else self.state in _IN_TIER
+        return self.pace.back_s(sleeps=sleeps)
+
+    @property
     def min_awake_s(self) -> float:
         """Seconds awake before it may be made to leave a client who comes back (R7, R8)."""
         own = self.spec.min_awake_s

@@ -9,6 +9,8 @@ from enum import StrEnum
 from llmsnap.config.schema import MemoryConfig
 from llmsnap.memory.capacity import SWAP, reserve_bytes
 from llmsnap.memory.device import Reading
+from llmsnap.memory.footprints import Footprints
+from llmsnap.memory.machine import Machine
 from llmsnap.runtime.watch import Watch
 
 
@@ -38,12 +40,16 @@ class DeviceView:
     """What each model holds of it now, awake or not."""
 
 
-class Devices:
-    """All devices that were ever seen, those that are lost among them."""
+class Survey:
+    """What was seen of memory last: all devices, lost ones among them, and what models hold."""
 
-    def __init__(self, watch: Watch, config: MemoryConfig) -> None:
+    def __init__(
+        self, watch: Watch, config: MemoryConfig, machine: Machine, footprints: Footprints
+    ) -> None:
+        self.figure = footprints.figure
         self._watch = watch
         self._config = config
+        self._machine = machine
         self._seen: dict[str, Reading] = {}
 
     @property
@@ -51,14 +57,26 @@ class Devices:
         """Why something can't be read, in words for the operator."""
         return self._watch.picture.look.faults
 
-    def views(self) -> list[DeviceView]:
+    def devices(self) -> list[DeviceView]:
         """Return them by name: GPUs, `host`, `swap`."""
         self._seen.update(self._watch.picture.look.devices)
         return [self._view(reading) for _, reading in sorted(self._seen.items(), key=_order)]
 
+    def readings(self) -> list[Reading]:
+        """Return what was read of devices that answer."""
+        return [view.reading for view in self.devices() if view.freshness is Freshness.FRESH]
+
+    def held(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the bytes a device, and of swap, that each model holds now."""
+        return self._watch.picture.attributed.held
+
     def held_by(self, model: str) -> Mapping[str, int]:
-        """Return the bytes a device, and of swap, that `model` holds now."""
-        return self._watch.picture.attributed.held.get(model, {})
+        """Return what `model` holds of that."""
+        return self.held().get(model, {})
+
+    async def pss_bytes(self) -> dict[str, int]:
+        """Return what each model holds of RAM, of shared pages only its part; it is slow."""
+        return await self._machine.pss_bytes(self._watch.picture.look.trees)
 
     def _view(self, reading: Reading) -> DeviceView:
         name, look = reading.device, self._watch.picture.look

@@ -20,6 +20,7 @@ from llmsnap.core.messages import ModelView, Phases
 from llmsnap.errors import BadRequest, Conflict, ModelNotFound
 from llmsnap.runtime.rest import RestView
 from llmsnap.sleep.driver import Moved
+from llmsnap.web.devices import DeviceRoutes, Memory, memory_entry
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.neighbours import Neighbours
 from llmsnap.web.openai import UNLOADED_STATES
@@ -69,12 +70,22 @@ class Fleet(Protocol):
 class Admin:
     """The operators' endpoints. `clock` is the one that the views' times are on."""
 
-    def __init__(self, config: Config, fleet: Fleet, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        fleet: Fleet,
+        clock: Callable[[], float],
+        memory: Memory | None = None,
+    ) -> None:
         self._config = config
         self._names = config.names()
         self._fleet = fleet
         self._clock = clock
+<<<<<<< HEAD
         self._neighbours = Neighbours(config.peers)
+=======
+        self._memory = memory
+>>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
         secrets = all_secrets(config)
         models = config.models.items()
         self._commands = {id_: blank(blank_command(model.cmd), secrets) for id_, model in models}
@@ -96,6 +107,7 @@ class Admin:
             web.post("/api/models/load/{model:.+}", self.load),
             web.post("/api/models/sleep/{model:.+}", self.sleep),
             web.post("/api/models/wake/{model:.+}", self.wake),
+            *(DeviceRoutes(self._memory, self._clock).routes() if self._memory else ()),
         ]
 
     async def index(self, _: web.Request) -> web.Response:
@@ -162,7 +174,9 @@ class Admin:
             "idle_s": _since(now, view.used_at),
             "ready_s": _since(now, view.ready_at),
             "round_trip_s": round(view.round_trip_s, 3),
+            "back_s": round(view.back_s, 3),
             "need_bytes": view.need,
+            **memory_entry(self._memory, view.model),
             "fails": view.fails,
             "retry_in_s": _until(now, view.retry_at),
             "error": view.error,

@@ -11,7 +11,11 @@ from aiohttp import web
 from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
+<<<<<<< HEAD
 from llmsnap.web.directory import all_names
+=======
+from llmsnap.web.devices import Memory
+>>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
 from llmsnap.web.envelope import render_errors
 from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
 from llmsnap.web.gate import Gate
@@ -72,12 +76,13 @@ def build_app(
     *,
     loopback: bool,
     clock: Callable[[], float],
+    memory: Memory | None = None,
     more: Iterable[web.RouteDef] = (),
 ) -> web.Application:
     """Return the application; it owns nothing that it is given.
 
     `loopback`: it will listen where only this machine reaches it. `clock`: the views' clock.
-    `more`: routes of parts that aren't always there.
+    `memory`: what is known of devices. `more`: routes of parts that aren't always there.
     """
     gate = Gate(api_keys=config.api_keys, allowed_hosts=config.allowed_hosts, loopback=loopback)
     app = web.Application(
@@ -85,11 +90,18 @@ def build_app(
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
     for route in (
+<<<<<<< HEAD
         *Admin(config, fleet, clock).routes(),
         *ModelList(config, fleet.views, proxy.standins).routes(),
         *ProfileRoutes(proxy.standins).routes(),
         *LogRoutes(logs, config.names()).routes(),
         *upstream_routes(config, fleet, proxy),
+=======
+        *Admin(config, fleet, clock, memory).routes(),
+        *ModelList(config, fleet.views).routes(),
+        *LogRoutes(logs, names).routes(),
+        *upstream.routes(),
+>>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
         *more,
         *inference_routes(proxy),
     ):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,7 +20,8 @@ from llmsnap.runtime.rest import RestView
 from tests.cli.conftest import Outcome, Run, RunAside
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
-from tests.web.fleet import NOW, FakeFleet, front_of
+from tests.memory.looks import GIB
+from tests.web.fleet import NOW, FakeFleet, FakeMemory, front_of
 from tests.web.serving import Site, serving
 
 CONFIG = Config(
@@ -42,9 +46,15 @@ def logs() -> Logs:
 
 
 @pytest.fixture
-async def site(fleet: FakeFleet, logs: Logs) -> AsyncIterator[Site]:
+def memory() -> FakeMemory:
+    """Nothing is known yet."""
+    return FakeMemory()
+
+
+@pytest.fixture
+async def site(fleet: FakeFleet, logs: Logs, memory: FakeMemory) -> AsyncIterator[Site]:
     """A proxy that wants a key."""
-    async with serving(front_of(CONFIG, fleet, logs=logs)) as site:
+    async with serving(front_of(CONFIG, fleet, logs=logs, memory=memory)) as site:
         yield site
 
 
@@ -68,9 +78,43 @@ async def test_ps_is_a_table(told: RunAside, fleet: FakeFleet) -> None:
     outcome = await told("ps")
 
     header, first, second = (line.split() for line in outcome.out.splitlines())
-    assert " ".join(header) == "MODEL STATE PID IN FLIGHT WAITING IDLE SLEEPS BY ALIASES"
-    assert first == ["author/model", "ready,", "pinned", "4000", "2m05s", "nick,", "big"]
-    assert second == ["b", "starting", "4001", "3"]
+    columns = "MODEL STATE MEMORY IN FLIGHT WAITING IDLE BACK IN SLEEPS BY PID ALIASES"
+    assert " ".join(header) == columns
+    assert first == ["author/model", "ready,", "pinned", "2m05s", "4000", "nick,", "big"]
+    assert second == ["b", "starting", "3", "2.0s", "4001"]
+
+
+async def test_ps_says_where_the_bytes_are(
+    told: RunAside, fleet: FakeFleet, memory: FakeMemory
+) -> None:
+    """GPUs first, then RAM and swap."""
+    fleet.put("b", State.ASLEEP)
+    memory.held["b"] = {"swap": 2 * GIB, "host": GIB // 2, "gpu0": round(8.2 * GIB)}
+
+    outcome = await told("ps")
+
+    assert "gpu0 8.2 GiB, host 512 MiB, swap 2.0 GiB" in outcome.out
+
+
+async def test_ps_watch_goes_on_until_it_is_interrupted(site: Site, fleet: FakeFleet) -> None:
+    """Each table shows what is so then; Ctrl-C is a good end."""
+    command = [sys.executable, "-m", "llmsnap", "ps", "--watch", "--url", site.url]
+    process = await create_subprocess_exec(*command, "--key", "sesame", stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None
+    await _line_with(process.stdout, "b ", "stopped")
+    fleet.put("b", State.READY)
+    await _line_with(process.stdout, "b ", "ready")
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+
+
+async def _line_with(output: asyncio.StreamReader, *words: str) -> None:
+    async with asyncio.timeout(20):
+        while line := (await output.readline()).decode():
+            if all(word in line for word in words):
+                return
+    raise AssertionError(f"no line with {words}")
 
 
 async def test_ps_says_how_models_sleep_and_whose_answers_stand_still(
@@ -83,7 +127,7 @@ async def test_ps_says_how_models_sleep_and_whose_answers_stand_still(
     outcome = await told("ps")
 
     row = outcome.out.splitlines()[2].split()
-    assert row == ["b", "asleep", "(2", "paused)", "4000", "2", "pageout"]
+    assert row == ["b", "asleep", "(2", "paused)", "2", "2.0s", "pageout", "4000"]
 
 
 async def test_ps_in_json_is_what_the_proxy_says(told: RunAside) -> None:

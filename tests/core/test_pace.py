@@ -43,3 +43,11 @@ def test_an_average_follows_without_jumping() -> None:
     for _ in range(30):
         measured(pace, Trigger.START, 20.0)
     assert pace.round_trip_s(sleeps=False) == pytest.approx(21.0, abs=0.01)
+
+
+def test_the_way_back_alone() -> None:
+    """A wake and a start are measured apart; until then half of the guess is as good."""
+    pace = Pace(8.0)
+    measured(pace, Trigger.WAKE, 1.0)
+    assert pace.back_s(sleeps=True) == 1.0
+    assert pace.back_s(sleeps=False) == 4.0

@@ -43,6 +43,7 @@ def view(model: str) -> ModelView:
         fails=0,
         retry_at=None,
         round_trip_s=1,
+        back_s=1,
         need=None,
         error=None,
     )

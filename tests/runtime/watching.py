@@ -90,6 +90,7 @@ class Stage:
             fails=0,
             retry_at=None,
             round_trip_s=1.0,
+            back_s=1.0,
             need=self.needs.get(model),
             error=None,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,12 +15,15 @@ from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
 from llmsnap.errors import LlmsnapError
+from llmsnap.memory.footprints import Figure, Source
+from llmsnap.runtime.devices import DeviceView
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
 from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.tally import Tally
 from llmsnap.web.admin import Held
 from llmsnap.web.body import HeldBody
+from llmsnap.web.devices import Memory
 from llmsnap.web.head import Head
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.outbox import Outbox
@@ -146,6 +149,7 @@ def stopped(model: str) -> ModelView:
         fails=0,
         retry_at=None,
         round_trip_s=2.0,
+        back_s=2.0,
         need=None,
         error=None,
     )
@@ -157,6 +161,7 @@ def front_of(
     *,
     logs: Logs | None = None,
     loopback: bool = True,
+    memory: Memory | None = None,
 ) -> web.Application:
     """The whole application over fakes."""
     fleet = fleet or FakeFleet(*config.models)
@@ -167,6 +172,7 @@ def front_of(
         logs or Logs(),
         loopback=loopback,
         clock=lambda: NOW,
+        memory=memory,
         more=MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
     )
 
@@ -174,3 +180,30 @@ def front_of(
 def config_of(*names: str, **models: ModelConfig) -> Config:
     """A configuration of models without settings (`names`) and with (`models`)."""
     return Config(models={**{name: ModelConfig(cmd=f"serve {name}") for name in names}, **models})
+
+
+class FakeMemory:
+    """Stands in for what is known of memory."""
+
+    faults: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.views: list[DeviceView] = []
+        self.held: dict[str, dict[str, int]] = {}
+        self.figures: dict[str, Figure] = {}
+
+    def figure(self, model: str) -> Figure:
+        """What a model needs."""
+        return self.figures.get(model, Figure(source=Source.UNKNOWN, why="never seen"))
+
+    def devices(self) -> list[DeviceView]:
+        """All devices."""
+        return self.views
+
+    def held_by(self, model: str) -> dict[str, int]:
+        """Where the bytes of a model are."""
+        return self.held.get(model, {})
+
+    async def pss_bytes(self) -> dict[str, int]:
+        """What models hold of RAM without sharing."""
+        return {"a": 5}
