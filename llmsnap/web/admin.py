@@ -81,11 +81,8 @@ class Admin:
         self._names = config.names()
         self._fleet = fleet
         self._clock = clock
-<<<<<<< HEAD
-        self._neighbours = Neighbours(config.peers)
-=======
         self._memory = memory
->>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
+        self._neighbours = Neighbours(config.peers)
         secrets = all_secrets(config)
         models = config.models.items()
         self._commands = {id_: blank(blank_command(model.cmd), secrets) for id_, model in models}

@@ -11,11 +11,8 @@ from aiohttp import web
 from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
-<<<<<<< HEAD
-from llmsnap.web.directory import all_names
-=======
 from llmsnap.web.devices import Memory
->>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
+from llmsnap.web.directory import all_names
 from llmsnap.web.envelope import render_errors
 from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
 from llmsnap.web.gate import Gate
@@ -90,18 +87,11 @@ def build_app(
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
     for route in (
-<<<<<<< HEAD
-        *Admin(config, fleet, clock).routes(),
+        *Admin(config, fleet, clock, memory).routes(),
         *ModelList(config, fleet.views, proxy.standins).routes(),
         *ProfileRoutes(proxy.standins).routes(),
         *LogRoutes(logs, config.names()).routes(),
         *upstream_routes(config, fleet, proxy),
-=======
-        *Admin(config, fleet, clock, memory).routes(),
-        *ModelList(config, fleet.views).routes(),
-        *LogRoutes(logs, names).routes(),
-        *upstream.routes(),
->>>>>>> ffbfafe (ps shows where bytes are and when a model should be back; GET /api/devices; metrics of models' memory and of devices)
         *more,
         *inference_routes(proxy),
     ):
