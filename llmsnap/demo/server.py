@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 _ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -80,11 +80,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser().parse_args(argv)
     if not options.model.is_file():
         sys.exit(f"no model file at {str(options.model)!r}")
+    serve(parameters(options))
+
+
+def serve(params: Any) -> NoReturn:
+    """Serve with llama.cpp's `params` until SIGTERM or SIGINT."""
     from xllamacpp import Server
 
     # Blocked before its threads begin, so that none of them gets what is meant for us.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    _server = Server(parameters(options))  # returns once it listens
+    _server = Server(params)  # returns once it listens
     signal.sigwait(_ENDS)
     os._exit(0)  # its threads don't end for an interpreter that winds down in order
 

@@ -28,9 +28,13 @@ def write_model(
     kv_heads: int = 4,
     context: int = 8192,
     type_name: str = "F16",
+    experts: int = 0,
     seed: int = 0,
 ) -> None:
-    """Write the model to `path`; the same `seed` gives the same weights."""
+    """Write the model to `path`; the same `seed` gives the same weights.
+
+    With `experts`, two of them are used for each token.
+    """
     rng = np.random.default_rng(seed)
     tokens = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{b:02X}>".encode() for b in range(256)]
     tokens += [c.encode() for c in string.ascii_letters + string.digits + " .,!?\u2581"]
@@ -55,8 +59,11 @@ def write_model(
     out.add_eos_token_id(2)
     out.add_unk_token_id(0)
     out.add_vocab_size(len(tokens))
+    if experts:
+        out.add_expert_count(experts)
+        out.add_expert_used_count(2)
 
-    def weight(name: str, shape: tuple[int, int]) -> None:
+    def weight(name: str, shape: tuple[int, ...]) -> None:
         values = rng.standard_normal(shape, dtype=np.float32) * 0.02
         if type_name == "F16":
             out.add_tensor(name, values.astype(np.float16))
@@ -80,9 +87,12 @@ def write_model(
         weight(f"blk.{i}.attn_k.weight", (kv, embd))
         weight(f"blk.{i}.attn_v.weight", (kv, embd))
         weight(f"blk.{i}.attn_output.weight", (embd, embd))
-        weight(f"blk.{i}.ffn_gate.weight", (ff, embd))
-        weight(f"blk.{i}.ffn_up.weight", (ff, embd))
-        weight(f"blk.{i}.ffn_down.weight", (embd, ff))
+        if experts:
+            out.add_tensor(f"blk.{i}.ffn_gate_inp.weight", np.ones((experts, embd), np.float32))
+        suffix, several = ("_exps", (experts,)) if experts else ("", ())
+        weight(f"blk.{i}.ffn_gate{suffix}.weight", (*several, ff, embd))
+        weight(f"blk.{i}.ffn_up{suffix}.weight", (*several, ff, embd))
+        weight(f"blk.{i}.ffn_down{suffix}.weight", (*several, embd, ff))
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
@@ -99,6 +109,7 @@ if __name__ == "__main__":
         ("heads", 8),
         ("kv-heads", 4),
         ("context", 8192),
+        ("experts", 0),
         ("seed", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
