@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from llmsnap.cli.client import as_json
+from llmsnap.cli.estimates import Estimates, document, estimates_of, in_words
 from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.resolved import resolved, rows
@@ -28,7 +31,7 @@ from llmsnap.config.resolved import resolved, rows
 @as_json
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file instead.")
 def check(config: Path | None, config_dir: Path | None, json_wanted: bool, schema: bool) -> None:
-    """Show what a configuration means after macros and defaults.
+    """Show what a configuration means after macros and defaults, and what its models will need.
 
     Warnings and errors go to standard error; the exit code is 78 when the file can't be used.
     """
@@ -38,18 +41,39 @@ def check(config: Path | None, config_dir: Path | None, json_wanted: bool, schem
         click.echo(schema_text(), nl=False)
         return
     loaded = load(*find_configs(config, config_dir))
+    estimates = estimates_of(loaded.config, os.environ)
+    loaded = dataclasses.replace(
+        loaded,
+        warnings=(*loaded.warnings, *(f"{loaded.name}: {fault}" for fault in estimates.faults)),
+    )
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     if json_wanted:
-        click.echo(json.dumps(resolved(loaded), indent=2, default=str))
+        click.echo(json.dumps(_document(loaded, estimates), indent=2, default=str))
     else:
-        _print_table(loaded)
+        _print_table(loaded, estimates)
 
 
-def _print_table(loaded: Loaded) -> None:
+def _document(loaded: Loaded, estimates: Estimates) -> dict[str, Any]:
+    found = resolved(loaded)
+    for id_, model in found["models"].items():
+        estimate = estimates.found.get(id_)
+        model["estimate"] = estimate and document(estimate)
+    found["advice"] = list(estimates.advice)
+    return found
+
+
+def _print_table(loaded: Loaded, estimates: Estimates) -> None:
     from llmsnap.cli.tables import print_table
 
-    found = [dataclasses.astuple(row) for row in rows(loaded)]
+    found = []
+    for id_, row in zip(loaded.config.models, rows(loaded), strict=True):
+        if not row.memory and id_ in estimates.found:
+            row = dataclasses.replace(row, memory=in_words(estimates.found[id_]))
+        found.append(dataclasses.astuple(row))
     columns = ["model", "aliases", "group", "memory", "ttl", "proxy", "command"]
     print_table(columns, found)
-    click.echo(f"\n{loaded.name} is fine: {len(found)} model{'' if len(found) == 1 else 's'}")
+    click.echo()
+    for sentence in estimates.advice:
+        click.echo(f"advice: {sentence}")
+    click.echo(f"{loaded.name} is fine: {len(found)} model{'' if len(found) == 1 else 's'}")

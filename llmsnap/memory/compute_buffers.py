@@ -25,9 +25,11 @@ _ATTENTION_RESIDUALS: Final = 7
 """The same beside the attention, when it is computed in the open."""
 _RECURRENT_RESIDUALS: Final = 16
 
-_PROCESS_BYTES: Final = 33 * _MIB
+_PROCESS_BYTES: Final = 32 * _MIB
 _TOKEN_BYTES: Final = 240
 _MERGE_BYTES: Final = 280
+_CELL_BYTES: Final = 512
+"""Of each token in a context, beside its keys and values: where it stands, and the prompt."""
 _GPU_PROCESS_BYTES: Final = 256 * _MIB
 """More of RAM, with a GPU's libraries and context."""
 _GPU_CONTEXT_BYTES: Final = 512 * _MIB
@@ -48,10 +50,11 @@ def compute_of(flags: Flags, shape: Shape, layout: Layout, context: Context) -> 
     return needs
 
 
-def overhead_of(shape: Shape, layout: Layout) -> Mapping[str, int]:
-    """Return the bytes a device that are there whatever the context: process, vocabulary."""
+def overhead_of(shape: Shape, layout: Layout, context: Context) -> Mapping[str, int]:
+    """Return the bytes a device of the process itself, its vocabulary and its lists of tokens."""
     needs = Counter(dict.fromkeys(layout.gpus, _GPU_CONTEXT_BYTES))
     needs[HOST] = _PROCESS_BYTES + shape.vocabulary * _TOKEN_BYTES + shape.merges * _MERGE_BYTES
+    needs[HOST] += context.cells * context.streams * _CELL_BYTES
     if layout.gpus:
         needs[HOST] += _GPU_PROCESS_BYTES
     return needs

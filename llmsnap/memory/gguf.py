@@ -7,7 +7,7 @@ docs/memory.md shows it beside measured figures.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,8 @@ from llmsnap.memory.weights import repacked_types, weights_of
 _MIB: Final = 1024**2
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _MOST_PARTS: Final = 1000
+_KEPT_MIB: Final = 8192
+"""Of past conversations, if nobody says how much."""
 _CHECKPOINTS_AT_ONCE: Final = 2
 """That one prompt leaves behind; more come with the conversation."""
 _CONTEXT, _LAYERS = "-c", "-ngl"
@@ -59,10 +61,12 @@ class Estimate:
     """Bytes that may come later: llama-server's own cache of conversations, in RAM."""
     certain: Mapping[str, int]
     """Bytes a device that are sure: the weights, where they can't go elsewhere."""
-    copied_bytes: int = 0
-    """The part of the weights in RAM that is there twice, laid out anew for the processor."""
+    saved_by_no_mmap: int = 0
+    """Bytes of RAM that hold weights which are also elsewhere."""
     unset: tuple[str, ...] = ()
     """What llama-server chooses by what is free when it starts, as the command says nothing."""
+    is_bounded: bool = True
+    """Whether the command says how much it may keep of past conversations."""
     notes: tuple[str, ...] = ()
     """What may make it wrong, in words for the operator."""
 
@@ -82,19 +86,24 @@ def estimate_for(
     devices: Collection[str],
     environ: Mapping[str, str],
     *,
+    gpus: Sequence[str] | None = None,
     repacked: Collection[str] | None = None,
 ) -> Estimate | None:
     """Return what `model` will need; None: its command names no GGUF file that is here.
 
-    `devices` are those that there are, `environ` is what its process inherits. `repacked` are the
-    types of which the processor gets a second copy; None: as this machine's. It reads files: some
-    milliseconds, with a large vocabulary 50. Raises ModelFileError and OSError.
+    `devices` are those that there are, `environ` is what its process inherits. `gpus` are those it
+    uses, in its own order; None: as its environment says. `repacked` are the types of which the
+    processor gets a second copy; None: as this machine's. Reads files: some milliseconds, with a
+    large vocabulary 50. Raises ModelFileError and OSError.
     """
     env = {**environ, **dict(entry.partition("=")[::2] for entry in model.env)}
     flags = read_flags(split_command(model.cmd), env)
     if not flags.model or not _is_there(flags.model):
         return None
-    sums = _Sums(repacked_types() if repacked is None else repacked, visible_gpus(env, devices))
+    sums = _Sums(
+        repacked_types() if repacked is None else repacked,
+        visible_gpus(env, devices) if gpus is None else gpus,
+    )
     sums.add_model(flags)
     if flags.draft and _is_there(flags.draft.model):
         sums.add_model(flags.draft)
@@ -120,7 +129,7 @@ class _Sums:
         self._repacked = repacked
         self._gpus = tuple(gpus)
         self._parts: dict[str, dict[str, int]] = {HOST: {}}
-        self._copied = 0
+        self._saved = 0
         self._checkpoint = 0
         self._notes: list[str] = []
         self._process_counted = False
@@ -131,14 +140,14 @@ class _Sums:
         shape = shape_of(headers[0])
         layout = layout_for(flags, len(shape.layers), self._gpus)
         context = context_for(flags, shape)
-        weights, copied = weights_of(headers, flags, layout, self._repacked)
-        self._copied += copied
+        weights, saved = weights_of(headers, flags, layout, self._repacked)
+        self._saved += saved
         self._checkpoint += checkpoint_bytes(flags, shape)
         self._add("weights", weights)
         self._add("kv", cache_of(flags, shape, layout, context))
         self._add("compute", compute_of(flags, shape, layout, context))
         if not self._process_counted:
-            self._add("overhead", overhead_of(shape, layout))
+            self._add("overhead", overhead_of(shape, layout, context))
             self._process_counted = True
         self._notes += _notes(flags, shape, layout.gpus)
 
@@ -158,7 +167,8 @@ class _Sums:
         at_once = min(flags.checkpoints, _CHECKPOINTS_AT_ONCE) * flags.parallel
         self._add("kv", {HOST: self._checkpoint * at_once})
         later = self._checkpoint * (flags.checkpoints * flags.parallel - at_once)
-        later += 0 if flags.pooled else max(0, flags.cache_ram_mib) * _MIB
+        kept_mib = _KEPT_MIB if flags.cache_ram_mib is None else flags.cache_ram_mib
+        later += 0 if flags.pooled else max(0, kept_mib) * _MIB
         parts = {device: Parts(**sizes) for device, sizes in self._parts.items()}
         unset = tuple(_unset(flags, self._gpus))
         movable = _LAYERS in unset
@@ -166,8 +176,10 @@ class _Sums:
             parts=parts,
             certain={} if movable else {d: part.weights for d, part in parts.items()},
             growth={HOST: later} if later else {},
-            copied_bytes=self._copied,
+            saved_by_no_mmap=self._saved,
             unset=unset,
+            is_bounded=flags.pooled
+            or (flags.cache_ram_mib is not None and flags.cache_ram_mib >= 0),
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -201,7 +213,7 @@ def _unset(flags: Flags, gpus: Collection[str]) -> Iterator[str]:
 
 
 def _notes(flags: Flags, shape: Shape, gpus: Collection[str]) -> Iterator[str]:
-    if flags.cache_ram_mib < 0:
+    if flags.cache_ram_mib is not None and flags.cache_ram_mib < 0:
         yield "llama-server keeps conversations in RAM without a limit (--cache-ram -1)"
     if not shape.is_plain:
         yield "it has recurrent layers: what they compute with is a guess"

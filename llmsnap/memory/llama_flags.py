@@ -98,8 +98,8 @@ class Flags:
     """Pattern of tensor names, and the buffer they go to; the first that matches counts."""
     cpu_moe_layers: int = 0
     cpu_ffn_layers: int = 0
-    cache_ram_mib: int = 8192
-    """Conversations kept in RAM beside the slots; -1: no limit."""
+    cache_ram_mib: int | None = None
+    """Conversations kept in RAM beside the slots; -1: no limit; None: it isn't said."""
     checkpoints: int = 32
     """Most copies of a slot's state that are kept, with sliding windows and recurrent layers."""
     mmap: bool = True
@@ -144,7 +144,7 @@ def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
         overrides=_overrides(said.get("override", "")),
         cpu_moe_layers=ALL_LAYERS if on["cpu_moe"] else _number(said, "cpu_moe_layers", 0),
         cpu_ffn_layers=_number(said, "cpu_ffn_layers", 0),
-        cache_ram_mib=_number(said, "cache_ram", 8192),
+        cache_ram_mib=_whole(said["cache_ram"], -1) if "cache_ram" in said else None,
         checkpoints=max(0, _number(said, "checkpoints", 32)),
         mmap=_maps(said.get("load_mode", ""), on["mmap"], on["direct_io"]),
         repack=on["repack"] is not False,

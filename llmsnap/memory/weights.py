@@ -49,34 +49,40 @@ def repacked_types() -> frozenset[str]:
 def weights_of(
     headers: Sequence[Header], flags: Flags, layout: Layout, repacked: Collection[str]
 ) -> tuple[Mapping[str, int], int]:
-    """Return the bytes a device, and how many of those in RAM are second copies.
+    """Return the bytes a device, and how many of those in RAM `--no-mmap` would save.
 
     A mapped file counts from the first to the last tensor that stays on the host: what lies
-    between them is mapped with them.
+    between them is mapped with them, as are those that are laid out anew in a second copy.
     """
-    needs: Counter[str] = Counter()
-    copies = 0
-    names = {tensor.name for header in headers for tensor in header.tensors}
-    is_tied = _OUTPUT not in names
-    # With a GPU llama.cpp prefers memory that the GPU can read, and repacks nothing.
+    # With a GPU llama.cpp prefers memory that the GPU can read, and lays out nothing anew.
     repacked = repacked if flags.repack and not layout.gpus else ()
+    needs = Counter(_second_output(headers, layout, repacked))
+    saved = 0
     for header in headers:
-        on_host: list[Tensor] = []
+        mappable: list[Tensor] = []
         for tensor in header.tensors:
             device = layout.device_of(tensor)
-            if tensor.name == _EMBEDDINGS and is_tied and layout.output != HOST:
-                needs[layout.output] += tensor.size_bytes
-            if device != HOST:
-                needs[device] += tensor.size_bytes
-            elif _is_repacked(tensor, repacked):
-                copies += tensor.size_bytes
+            if device == HOST and not _is_repacked(tensor, repacked):
+                mappable.append(tensor)
             else:
-                on_host.append(tensor)
-            if tensor.name == _EMBEDDINGS and is_tied and tensor.type_name in repacked:
-                copies += tensor.size_bytes
-        needs[HOST] += _span(on_host) if flags.mmap else sum(t.size_bytes for t in on_host)
-    needs[HOST] += copies
-    return needs, copies
+                needs[device] += tensor.size_bytes
+        read = sum(tensor.size_bytes for tensor in mappable)
+        held = _span(mappable) if flags.mmap else read
+        needs[HOST] += held
+        saved += held - read
+    return needs, saved
+
+
+def _second_output(
+    headers: Sequence[Header], layout: Layout, repacked: Collection[str]
+) -> Mapping[str, int]:
+    """Return what embeddings that serve as output too need there, besides where they lie."""
+    tensors = {tensor.name: tensor for header in headers for tensor in header.tensors}
+    embeddings = tensors.get(_EMBEDDINGS)
+    if embeddings is None or _OUTPUT in tensors:
+        return {}
+    elsewhere = layout.output != HOST or embeddings.type_name in repacked
+    return {layout.output: embeddings.size_bytes} if elsewhere else {}
 
 
 def _is_repacked(tensor: Tensor, repacked: Collection[str]) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.memory.gguf_files import blocks, llama, write_gguf
 
 TEXT = """
 models:
@@ -106,3 +107,43 @@ def test_the_schema_needs_no_configuration(llmsnap: Run) -> None:
     outcome = llmsnap("check", "--schema")
 
     assert json.loads(outcome.out)["properties"]["models"]
+
+
+def test_it_estimates_what_models_will_need(llmsnap: Run, tmp_path: Path) -> None:
+    """Apart from what is declared, with what it is made of, and with advice."""
+    gguf = write_gguf(tmp_path / "m.gguf", llama(), blocks(4))
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"memory: {{devices: {{host: 1GiB}}}}\n"
+        f"models:\n"
+        f"  told: {{cmd: 'llama-server --port ${{PORT}} -m {gguf} -c 512 --cache-ram 0'}}\n"
+        f"  open: {{cmd: 'llama-server --port ${{PORT}} -m {gguf}', ram: 1KiB}}\n"
+        f"  gone: {{cmd: 'llama-server --port ${{PORT}} -m nowhere.gguf'}}\n"
+    )
+
+    document = llmsnap("check", "--config", str(path), "--json").json
+    table = llmsnap("check", "--config", str(path)).out
+
+    estimate = document["models"]["told"]["estimate"]
+    parts = dict(estimate["devices"]["host"])
+    assert parts.pop("total") == sum(parts.values())
+    assert parts["kv"] == 512 * 4 * 2 * 128 * 2
+    assert (estimate["mayGrowBy"], estimate["fittedWithout"]) == ({}, [])
+    assert document["models"]["gone"]["estimate"] is None
+    assert [sentence.split(":")[0] for sentence in document["advice"]] == ["open", "open"]
+    assert all(f"advice: {sentence}" in table for sentence in document["advice"])
+    assert "host ~" in table
+    assert "host 1 KiB" in table
+
+
+def test_a_file_that_is_no_model_is_told(llmsnap: Run, tmp_path: Path) -> None:
+    """As a warning: the server may know better."""
+    (tmp_path / "m.gguf").write_text("no model")
+    path = tmp_path / "config.yaml"
+    path.write_text(f"models: {{a: {{cmd: 'x --port ${{PORT}} -m {tmp_path}/m.gguf'}}}}")
+
+    outcome = llmsnap("check", "--config", str(path), "--json")
+
+    assert outcome.code == 0
+    assert f"models.a: '{tmp_path}/m.gguf' is no GGUF file" in outcome.err
+    assert len(outcome.json["warnings"]) == 1
