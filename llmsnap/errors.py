@@ -135,6 +135,13 @@ class ConcurrencyLimited(LlmsnapError):
     retry_after_s = 1.0
 
 
+class RequestCancelled(LlmsnapError):
+    """An operator ended the request; 499, which clients don't take for a reason to try again."""
+
+    status = 499
+    code = "cancelled"
+
+
 class FilterFailed(LlmsnapError):
     """The filters that the configuration sets can't be applied to this body."""
 

@@ -11,7 +11,6 @@ from msgspec import structs
 from llmsnap.config.argv import default_cmd_stop
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault
-from llmsnap.config.notyet import note_model
 from llmsnap.config.schema import Compat, Config, ModelConfig
 from llmsnap.config.sections import Filters
 from llmsnap.config.sleep import check_sleep, finished_sleep
@@ -35,7 +34,6 @@ def finish_model(
         decoder.note(message, line=body.line, path=path)
     _check_texts(model, body, path)
     check_sleep(model, body, path, settings, decoder)
-    note_model(model, body, path, decoder)
     return structs.replace(
         model,
         **_inherited(model, body, settings),

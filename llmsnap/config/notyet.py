@@ -8,17 +8,15 @@ from typing import Final
 from msgspec import Struct
 
 from llmsnap.config.decode import Decoder
-from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.schema import Config
 from llmsnap.config.yamlnodes import MapNode, joined, line_of
 
 _GLOBAL: Final = {
     "metricsMaxInMemory": "metrics_max_in_memory",
     "captureBuffer": "capture_buffer_mb",
-    "sendLoadingState": "send_loading_state",
     "performance": "performance",
     "ui": "ui",
 }
-_OF_MODELS: Final = {"sendLoadingState": "send_loading_state"}
 
 _MESSAGE: Final = "not supported yet and ignored"
 
@@ -26,11 +24,6 @@ _MESSAGE: Final = "not supported yet and ignored"
 def note_settings(config: Config, root: MapNode, decoder: Decoder) -> None:
     """Note the global keys that ask for more than their defaults do."""
     _note(_changed(config, Config(), _GLOBAL), root, "", decoder)
-
-
-def note_model(model: ModelConfig, body: MapNode, path: str, decoder: Decoder) -> None:
-    """Note the keys of one model that ask for more than their defaults do."""
-    _note(_changed(model, ModelConfig(), _OF_MODELS), body, path, decoder)
 
 
 def _changed(found: Struct, default: Struct, fields: dict[str, str]) -> list[str]:

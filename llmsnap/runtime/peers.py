@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from llmsnap.runtime.upstream import Upstream
 class Lends(Protocol):
     """Who lends the models of this machine."""
 
-    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]: ...
+    def lease(self, model: str, *, limited: bool = True) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
 
@@ -58,7 +57,7 @@ class Network:
         }
         self._tickets = Tickets(lambda _: None)
 
-    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]:
+    def lease(self, model: str, *, limited: bool = True) -> Lease:
         """Return a block within which `model` may be used."""
         upstream = self._upstreams.get(model)
         if upstream is None:

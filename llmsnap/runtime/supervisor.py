@@ -7,7 +7,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -101,7 +101,7 @@ class Supervisor:
 
     # ---- for requests --------------------------------------------------------------------------
 
-    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]:
+    def lease(self, model: str, *, limited: bool = True) -> Lease:
         """Return a block within which `model` is up; see `Lease`.
 
         Not `limited`: an administrator's, which doesn't count against `concurrencyLimit`.

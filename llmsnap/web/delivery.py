@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import hdrs
 
+from llmsnap.core.messages import ModelView
 from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.web import sse
 from llmsnap.web.head import Head
 from llmsnap.web.headers import Answer, Dates
+from llmsnap.web.loading import LoadingText
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.renaming import Renamer
 
@@ -40,6 +43,7 @@ class Delivery:
     _renamer: Renamer | None = None
     _events: sse.EventEnds | None = None
     _pings: sse.Silence | None = None
+    _loading: LoadingText | None = None
     _refusal: list[bytes] | None = None
     _refused_with = 0
 
@@ -60,6 +64,15 @@ class Delivery:
     def keep_company(self) -> None:
         """Fill the silence from now on with comments: the client asked for a stream."""
         self._pings = sse.Silence(asyncio.get_running_loop(), self._manner.ping_s, self._ping)
+
+    def show_loading(self, name: str, view: Callable[[], ModelView]) -> None:
+        """Tell the client of the model's way up, in the text of its chat, until `loaded`."""
+        self._loading = LoadingText(asyncio.get_running_loop(), name, view, self._say)
+
+    def loaded(self) -> None:
+        """Note that the model is up."""
+        if self._loading is not None:
+            self._loading.done()
 
     def begin(self, answer: Answer, timing: bytes, pieces: list[bytes], complete: bool) -> None:
         """Deliver the head, in one go with what came of the body with it.
@@ -99,7 +112,9 @@ class Delivery:
             self._end_stream(sse.error_event(error, self._request.path))
 
     def close(self) -> None:
-        """Send no more comments."""
+        """Send no more of our own."""
+        if self._loading is not None:
+            self._loading.end()
         if self._pings is not None:
             self._pings.end()
 
@@ -142,17 +157,24 @@ class Delivery:
         if self.outlet.is_blocked:
             return
         if self._events is None:
-            self._open_early()
+            self._open_early(sse.PING)
         elif self._events.between:
             self.outlet.send([sse.PING], complete=False)
 
-    def _open_early(self) -> None:
+    def _say(self, event: bytes) -> None:
+        """Send an event of our own before the upstream has answered."""
+        if self._events is None:
+            self._open_early(event)
+        elif not self.outlet.is_blocked:
+            self.outlet.send([event], complete=False)
+        if self._pings is not None:
+            self._pings.note()
+
+    def _open_early(self, first: bytes) -> None:
         """Send the head of an event stream before the upstream has answered."""
         self._events = sse.EventEnds()
         lines = (sse.EARLY_HEAD, self._manner.model_line, self._manner.dates.line())
-        self.outlet.open(
-            (200, b"OK"), b"".join(lines), size=None, pieces=[sse.PING], complete=False
-        )
+        self.outlet.open((200, b"OK"), b"".join(lines), size=None, pieces=[first], complete=False)
 
     def _refuse(self, pieces: list[bytes], complete: bool) -> None:
         """Turn an answer that is no stream into an event, once enough of it is here."""

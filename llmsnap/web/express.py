@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from http import HTTPStatus
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -24,7 +23,7 @@ from llmsnap.web.envelope import error_answer, failure_of
 from llmsnap.web.flow import Flow
 from llmsnap.web.gate import Gate
 from llmsnap.web.head import CommonHead, Head, read_common
-from llmsnap.web.headers import Dates
+from llmsnap.web.headers import Dates, reason_phrase
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.sse import Silence
@@ -245,7 +244,7 @@ class ExpressConnection(Flow):
             return
         answer = error_answer(failure, accept=head.headers.get("Accept"), path=head.path)
         outlet.open(
-            (answer.status, HTTPStatus(answer.status).phrase.encode()),
+            (answer.status, reason_phrase(answer.status)),
             answer.lines + self._front.dates.line(),
             size=len(answer.body),
             pieces=[answer.body],

@@ -18,6 +18,8 @@ from llmsnap.web.head import Head
 OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico"})
 """Paths that need no key."""
 
+_ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/")
+
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::\d+)?", re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _REMEMBERED_HOSTS: Final = 256
@@ -140,11 +142,11 @@ def preflight(requested: str) -> web.Response:
 
 
 def is_order(path: str) -> bool:
-    """Whether a request to `path` loads, unloads, or moves models other than by using them.
+    """Whether a request to `path` changes something other than by using a model.
 
     Browsers send some of these for any page, without a preflight.
     """
-    return path == "/unload" or path.startswith("/api/models/")
+    return path == "/unload" or path.startswith(_ORDERS)
 
 
 def host_name(host: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
@@ -52,6 +53,14 @@ _NOT_NAMED: Final = frozenset(
 
 EVENT_STREAM: Final = b"text/event-stream"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
+
+
+def reason_phrase(status: int) -> bytes:
+    """Return the words behind a status of ours; most clients never look."""
+    try:
+        return HTTPStatus(status).phrase.encode()
+    except ValueError:  # 499 is nobody's standard
+        return b"Cancelled"
 
 
 def content_length(size: int) -> bytes:

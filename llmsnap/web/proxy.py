@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from llmsnap.config.schema import Config
+from llmsnap.core.lifecycle import State
 from llmsnap.errors import ModelNotFound
 from llmsnap.runtime.tasks import Background
 from llmsnap.telemetry.record import RequestRecord
@@ -23,6 +24,8 @@ from llmsnap.web.delivery import Delivery, Manner
 from llmsnap.web.directory import all_names, routes_for
 from llmsnap.web.head import Head
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
+from llmsnap.web.inflight import InFlight
+from llmsnap.web.loading import CHAT
 from llmsnap.web.monitoring import Monitoring
 from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
@@ -71,7 +74,10 @@ class Proxy:
         self._pools = Pools({id_: route.config.timeouts for id_, route in routes.items()})
         self._background = Background()
         courier = Courier(self._pools, self.outbox, self._background)
-        self._shop = Shop(loop, lender, courier, self._background, recorder or Recorder())
+        self.inflight = InFlight()
+        self._shop = Shop(
+            loop, lender, courier, self._background, recorder or Recorder(), self.inflight
+        )
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
 
@@ -126,8 +132,15 @@ class Proxy:
         delivery = Delivery(request, outlet, route.manner, rename_to=rename_to)
         if asked.stream:
             delivery.keep_company()
+            if route.config.send_loading_state and target.startswith(CHAT):
+                self._show_loading(delivery, route.id, asked.model)
         record = _record(request, route, order)
         await Serving(self._shop, route, order, delivery, record).run(limited=True)
+
+    def _show_loading(self, delivery: Delivery, model: str, name: str) -> None:
+        view = partial(self._shop.lender.view, model)
+        if view().state is not State.READY:
+            delivery.show_loading(name, view)
 
     async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
         """Serve a request to `/upstream/MODEL/…` as it is.

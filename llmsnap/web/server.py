@@ -16,6 +16,7 @@ from llmsnap.web.directory import all_names
 from llmsnap.web.envelope import render_errors
 from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
 from llmsnap.web.gate import Gate
+from llmsnap.web.inflight import InFlight, InFlightRoutes
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
 from llmsnap.web.profiles import ProfileRoutes
@@ -62,6 +63,9 @@ class Inference(Forwarding, Serves, Protocol):
     @property
     def standins(self) -> StandIns: ...
 
+    @property
+    def inflight(self) -> InFlight: ...
+
     async def infer(self, request: web.Request) -> web.StreamResponse: ...
 
 
@@ -90,6 +94,7 @@ def build_app(
         *Admin(config, fleet, clock, memory).routes(),
         *ModelList(config, fleet.views, proxy.standins).routes(),
         *ProfileRoutes(proxy.standins).routes(),
+        *InFlightRoutes(proxy.inflight, clock).routes(),
         *LogRoutes(logs, config.names()).routes(),
         *upstream_routes(config, fleet, proxy),
         *more,

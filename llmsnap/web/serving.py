@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -21,6 +20,7 @@ from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
 from llmsnap.web.filters import BodyFilters
+from llmsnap.web.inflight import InFlight
 from llmsnap.web.order import Order
 from llmsnap.web.reply import Reply
 from llmsnap.web.tunnel import Tunnel
@@ -32,7 +32,7 @@ _NEWS_S: Final = 0.2
 class Lender(Protocol):
     """What the hot path needs of the supervisor."""
 
-    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]: ...
+    def lease(self, model: str, *, limited: bool = True) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
 
@@ -68,6 +68,7 @@ class Shop:
     courier: Courier
     background: Background
     recorder: Recorder
+    inflight: InFlight
 
 
 class Serving:
@@ -91,6 +92,7 @@ class Serving:
         self._delivery = delivery
         self._record = record
         self._recorder = shop.recorder
+        self._inflight = shop.inflight
         self._reply = Reply(record, delivery, shop.loop, reads_tokens=shop.recorder.reads_tokens)
         self._reply.may_switch = divert is not None
         self._divert = divert
@@ -104,24 +106,10 @@ class Serving:
         await run(limited)
 
     async def _run(self, limited: bool) -> None:
-        rest = self._order.payload.rest
-        if rest is not None:
-            rest.listen(self._background)
+        lease = self._lender.lease(self._route.id, limited=limited)
+        number = self._inflight.add(self._record, self._order.request.method, lease)
         try:
-            async with self._lender.lease(self._route.id, limited=limited) as lease:
-                if rest is not None:
-                    rest.stop_listening()
-                lease.on_abort = self._reply.fail
-                if lease.aborted is not None:
-                    raise lease.aborted
-                self._record.forwarded(lease)
-                self._set_limits(lease.upstream)
-                try:
-                    await self._courier.ask(self._order, self._reply, lease.upstream)
-                except BadGateway as lost:
-                    raise await _cause(lease, lost) from None
-                if self._reply.switched is not None:
-                    await self._switch(lease)
+            await self._run_with(lease)
         except LlmsnapError as error:
             if not self._delivery.has_begun:
                 self._record.status = error.status
@@ -129,10 +117,31 @@ class Serving:
                 raise
             self._reply.fail(error)
         finally:
+            del self._inflight.running[number]
             self._reply.close()
             self._record.end(is_whole=self._delivery.outlet.is_whole)
             if limited:
                 self._recorder.request(self._record)
+
+    async def _run_with(self, lease: Lease) -> None:
+        rest = self._order.payload.rest
+        if rest is not None:
+            rest.listen(self._background)
+        async with lease:
+            if rest is not None:
+                rest.stop_listening()
+            lease.on_abort = self._reply.fail
+            if lease.aborted is not None:
+                raise lease.aborted
+            self._record.forwarded(lease)
+            self._delivery.loaded()
+            self._set_limits(lease.upstream)
+            try:
+                await self._courier.ask(self._order, self._reply, lease.upstream)
+            except BadGateway as lost:
+                raise await _cause(lease, lost) from None
+            if self._reply.switched is not None:
+                await self._switch(lease)
 
     async def _run_to_the_end(self, limited: bool) -> None:
         """Run, and once the model is at work, go on though the client leaves."""

@@ -6,18 +6,14 @@ import pytest
 
 from tests.config.reading import loaded
 
-MODEL = "models: {m: {cmd: 'z ${PORT}'"
-
 
 @pytest.mark.parametrize(
     ("text", "path"),
     [
         ("metricsMaxInMemory: 5", "metricsMaxInMemory"),
         ("captureBuffer: 10", "captureBuffer"),
-        ("sendLoadingState: true", "sendLoadingState"),
         ("performance: {every: 1m}", "performance"),
         ("ui: {activity: {session_id: [X-A]}}", "ui"),
-        (MODEL + ", sendLoadingState: true}}", "models.m.sendLoadingState"),
     ],
 )
 def test_a_key_without_effect_is_told(text: str, path: str) -> None:
@@ -30,19 +26,10 @@ def test_a_key_without_effect_is_told(text: str, path: str) -> None:
     [
         "metricsMaxInMemory: 1000",
         "captureBuffer: 0",
-        "sendLoadingState: false",
         "store: {path: activity.db}",
         "performance: {every: 5s}",
-        MODEL + ", sendLoadingState: false}}",
     ],
 )
 def test_what_changes_nothing_is_not(text: str) -> None:
     """A default, or a feature turned off, is honoured by doing nothing."""
     assert loaded(text).warnings == ()
-
-
-def test_an_inherited_key_is_told_where_it_is_written() -> None:
-    """At the top, and not again for each model."""
-    (warning,) = loaded("sendLoadingState: true\n" + MODEL + "}}").warnings
-
-    assert warning.startswith("config.yaml:1: sendLoadingState: ")

@@ -25,6 +25,7 @@ from llmsnap.web.admin import Held
 from llmsnap.web.body import HeldBody
 from llmsnap.web.devices import Memory
 from llmsnap.web.head import Head
+from llmsnap.web.inflight import InFlight
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
@@ -112,6 +113,7 @@ class EchoProxy:
 
     def __init__(self, config: Config, fleet: FakeFleet) -> None:
         self.standins = StandIns(config, fleet.view)
+        self.inflight = InFlight()
 
     @cached_property
     def outbox(self) -> Outbox:

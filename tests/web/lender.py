@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from llmsnap.core.lifecycle import State
@@ -37,7 +36,7 @@ class FakeLender:
 
     # ---- what the hot path sees ----------------------------------------------------------------
 
-    def lease(self, model: str, *, limited: bool = True) -> AbstractAsyncContextManager[Lease]:
+    def lease(self, model: str, *, limited: bool = True) -> Lease:
         """Lend `model` at once when it is up."""
         return self._tickets.draw(model, limited=limited)
 

@@ -1,0 +1,86 @@
+"""Which requests are under way, and how an operator ends one of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aiohttp import web
+
+from llmsnap.errors import NotFound, RequestCancelled
+from llmsnap.runtime.lease import Lease
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.web.envelope import json_answer
+
+
+@dataclass(slots=True)
+class Running:
+    """One request."""
+
+    record: RequestRecord
+    method: str
+    lease: Lease
+
+
+class InFlight:
+    """All requests that wait for a model or are being answered, by number."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, Running] = {}
+        self._numbers = itertools.count(1)
+
+    def add(self, record: RequestRecord, method: str, lease: Lease) -> int:
+        """List a request; return its number, by which it is taken off again."""
+        number = next(self._numbers)
+        self.running[number] = Running(record, method, lease)
+        return number
+
+    def cancel(self, number: int) -> None:
+        """End a request, whether it waits or is being answered. Raises NotFound."""
+        if (running := self.running.get(number)) is None:
+            raise NotFound(f"no request {number} is under way; see /api/inflight")
+        running.lease.abort(RequestCancelled("an operator has ended this request"))
+
+
+class InFlightRoutes:
+    """`/api/inflight`. `clock` is that of the records."""
+
+    def __init__(self, inflight: InFlight, clock: Callable[[], float]) -> None:
+        self._inflight = inflight
+        self._clock = clock
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes to mount."""
+        return [
+            web.get("/api/inflight", self.show),
+            web.post("/api/inflight/{id:[0-9]{1,18}}/cancel", self.cancel),
+        ]
+
+    async def show(self, _: web.Request) -> web.Response:
+        """List the requests, oldest first."""
+        listed = [
+            self._entry(number, running) for number, running in self._inflight.running.items()
+        ]
+        return json_answer({"requests": listed})
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """End one request. Raises NotFound."""
+        self._inflight.cancel(int(request.match_info["id"]))
+        return json_answer({"msg": "ok"})
+
+    def _entry(self, number: int, running: Running) -> dict[str, Any]:
+        record = running.record
+        elapsed_s = max(0.0, self._clock() - record.arrived_at)
+        return {
+            "id": str(number),
+            "timestamp": (datetime.now(UTC) - timedelta(seconds=elapsed_s)).isoformat(),
+            "model": record.model,
+            "req_path": record.path,
+            "method": running.method,
+            "remote_ip": record.client,
+            "elapsed_ms": round(elapsed_s * 1000),
+            "state": "answering" if running.lease.granted else "waiting",
+        }
