@@ -82,7 +82,7 @@ SWAPS: Final = Metric(
     "llmsnap_swaps_total",
     "counter",
     ("model", "kind", "driver", "result"),
-    "Ways up; kind: wake, start; driver: none for a start; result: ok, failed, cancelled",
+    "Ways up; kind: wake, start; driver: none for a start; result: ok, failed, refused, cancelled",
 )
 SWAP_DURATION: Final = Metric(
     "llmsnap_swap_duration_seconds",

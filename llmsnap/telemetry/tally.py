@@ -137,7 +137,7 @@ class Tally:
             self._swaps.add(1, model, move.kind, driver, move.result)
             if move.result == "ok":
                 self._swap_s.observe(move.swap_s, model, move.kind, driver)
-        elif move.result == "ok":
+        elif move.result == "ok" and move.kind != "page_out":
             self._evictions.add(1, model, str(move.cause.why))
             if move.paused:
                 self._preemptions.add(1, model)

@@ -190,6 +190,7 @@ async def test_ways_down_and_ends(stage: Stage) -> None:
         swap(kind="sleep", driver="cuda", cause=room),
         swap(kind="sleep", driver="cuda", cause=room, paused=2),
         swap(kind="stop", cause=Cause(Why.IDLE, idle_s=300)),
+        swap(kind="page_out", driver="cuda", cause=Cause(Why.TIER, "b")),
         swap(kind="sleep", driver="cuda", cause=room, result="refused"),
         ExitRecord(model="a", generation=1, reason="crashed", at=1.0),
     )

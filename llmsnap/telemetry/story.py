@@ -1,0 +1,115 @@
+"""Why a request was slow, in a sentence for people: a pure function of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from llmsnap.telemetry.record import MoveKind, MoveRecord, RequestRecord, phases_spent
+
+_LEAST_S: Final = 0.01
+"""What is shorter isn't worth a word."""
+
+
+def why(record: RequestRecord) -> str:
+    """Return what `record` waited for, what came from the cache, and how it ended if not well."""
+    parts = [_waits(record), _prefill(record), _cache(record), _failure(record)]
+    return "; ".join(part for part in parts if part)
+
+
+def _waits(record: RequestRecord) -> str:
+    waits = [(seconds, text) for seconds, text in _wait_parts(record) if seconds >= _LEAST_S]
+    total_s = sum(seconds for seconds, _ in waits)
+    if not waits:
+        return "didn't wait"
+    return f"waited {duration(total_s)}: " + ", ".join(f"{duration(s)} {text}" for s, text in waits)
+
+
+def _wait_parts(record: RequestRecord) -> Iterator[tuple[float, str]]:
+    model, swap = record.model, record.swap
+    spent = record.spent()
+    spent.pop("prefill", None)
+    words = {
+        "queue": "in the queue",
+        "drain": f"for {_victims(swap)} to finish",
+        "evict": f"to {_ways_out(swap)}",
+        "wake": f"to wake {model}",
+        "start": f"to start {model}",
+        "restore": "to restore its conversation",
+        "pause": "paused before its first byte",
+    }
+    for phase, seconds in spent.items():
+        yield seconds, words.get(phase, phase)
+    if record.pauses is not None:
+        later_s = record.pauses.ended_s - record.paused_before_s
+        times = record.pauses.count
+        yield later_s, f"paused in the middle ({times} time{'' if times == 1 else 's'} in all)"
+
+
+def _victims(swap: MoveRecord | None) -> str:
+    if swap is None or not swap.departures:
+        return "other models"
+    return _listed([departure.model for departure in swap.departures])
+
+
+_WAYS_OUT: Final[dict[MoveKind, str]] = {"sleep": "put {} to sleep", "stop": "stop {}"}
+
+
+def _ways_out(swap: MoveRecord | None) -> str:
+    ways = []
+    for kind, words in _WAYS_OUT.items():
+        gone = [d.model for d in swap.departures if d.kind == kind] if swap is not None else []
+        if gone:
+            ways.append(words.format(_listed(gone)))
+    return _listed(ways) or "make room"
+
+
+def _prefill(record: RequestRecord) -> str:
+    """Say how long the prompt took, where the server tells or the first byte of a stream shows."""
+    tokens = record.tokens
+    seconds = tokens.prompt_s if tokens and tokens.prompt_s is not None else None
+    if seconds is None and record.is_stream:
+        seconds = record.prefill_s
+    if seconds is None or seconds < _LEAST_S:
+        return ""
+    if tokens is None or tokens.computed is None:
+        return f"{duration(seconds)} to read the prompt"
+    return f"{duration(seconds)} to read {counted(tokens.computed, 'token')} of the prompt"
+
+
+def _cache(record: RequestRecord) -> str:
+    tokens = record.tokens
+    if tokens is None or tokens.prompt is None or tokens.cached is None:
+        return ""
+    share = f"{tokens.cached:,}" if tokens.cached else "none"
+    return f"{share} of {counted(tokens.prompt, 'prompt token')} came from cache"
+
+
+def _failure(record: RequestRecord) -> str:
+    if not record.error:
+        return ""
+    verb = "was cut short" if record.first_byte_at else "failed"
+    return f"{verb}: {record.error}"
+
+
+def tell_phases(move: MoveRecord) -> str:
+    """Return the phases of a swap in a few words: `evict 0.9 s, wake 3.0 s`."""
+    return ", ".join(f"{name} {duration(s)}" for name, s in phases_spent(move.phases).items())
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: `40 ms`, `0.2 s`, `4.1 s`, `75 s`."""
+    if seconds < 0.0995:
+        return f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 token`, `31,260 tokens`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
