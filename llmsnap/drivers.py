@@ -1,20 +1,23 @@
-"""Builds the sleep drivers of this machine, when the first model asks how it can sleep."""
+"""Builds the sleep drivers of this machine, when the first model starts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from llmsnap.config.schema import Config
 from llmsnap.memory.machine import Machine
 from llmsnap.runtime import ports
 from llmsnap.runtime.plan import check_path
-from llmsnap.sleep.choose import Choice, Mode, choose
+from llmsnap.sleep.choose import Choice, Mode, allowed, choose
 from llmsnap.sleep.driver import SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import recipes_for
 from llmsnap.sleep.secondstep import SecondStep
+
+if TYPE_CHECKING:
+    from llmsnap.sleep.cuda import CudaDriver
 
 _HALF: Final = 2
 
@@ -22,7 +25,8 @@ _HALF: Final = 2
 class Drivers:
     """The ways out of memory that there are, shared by all models.
 
-    CUDA is imported when the first model is up: by then nobody waits for it.
+    Where there is an NVIDIA GPU, CUDA starts with the first model: how it sleeps must be known
+    soon after it is up, should another one want its room at once.
     """
 
     def __init__(self, config: Config, machine: Machine, clock: Callable[[], float]) -> None:
@@ -31,6 +35,8 @@ class Drivers:
         self._host = machine.host
         self._gpus = machine.gpus
         self._built: dict[str, SleepDriver] = {}
+        self._cuda: CudaDriver | None = None
+        self._prepared = False
 
     def chooser(self, model: str) -> Chooser | None:
         """Return what finds how `model` sleeps; None: it is not to sleep."""
@@ -47,9 +53,20 @@ class Drivers:
     def all(self) -> Mapping[str, SleepDriver]:
         """Return every driver by its name."""
         if not self._built:
-            for driver in (self._endpoints(), self._cuda(), self._pageout()):
+            self._cuda = self._cuda_driver()
+            for driver in (self._endpoints(), self._cuda, self._pageout()):
                 self._built[driver.name] = driver
         return self._built
+
+    async def prepare_cuda(self) -> None:
+        """Start CUDA, if there is a GPU and it isn't started yet."""
+        if self._prepared:
+            return
+        self._prepared = True
+        if (await self._gpus.read()).devices:
+            self.all()
+            assert self._cuda is not None
+            await self._cuda.prepare()
 
     async def aclose(self) -> None:
         """Let go of what the drivers hold; sleeping processes stay as they are."""
@@ -59,7 +76,7 @@ class Drivers:
     def _endpoints(self) -> SleepDriver:
         return EndpointsDriver(recipes_for(self._config, check_path))
 
-    def _cuda(self) -> SleepDriver:
+    def _cuda_driver(self) -> CudaDriver:
         from llmsnap.sleep.cuda import CudaDriver
         from llmsnap.sleep.cuda_client import CudaClient
 
@@ -82,6 +99,11 @@ class Chooser:
     def __init__(self, drivers: Drivers, mode: Mode) -> None:
         self._drivers = drivers
         self._mode = mode
+
+    async def prepare(self) -> None:
+        """Start CUDA, if this model may sleep by it."""
+        if "cuda" in allowed(self._mode):
+            await self._drivers.prepare_cuda()
 
     async def choose(self, target: Target) -> Choice:
         """Return the best driver that works for this process, and why not the others."""

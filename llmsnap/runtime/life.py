@@ -131,9 +131,11 @@ class Life:
 
     def _introduce(self, child: Child) -> None:
         """Make the new process known, here and to the proxy that comes after us."""
-        plan = self.plan
+        plan, tools = self.plan, self._tools
         self.pid = child.pid
-        self._tools.files.add(
+        if self._chooser is not None:
+            tools.background.spawn(self._chooser.prepare(), name=f"{plan.model} prepares to sleep")
+        tools.files.add(
             child,
             model=plan.model,
             command=blank_argv(plan.argv),

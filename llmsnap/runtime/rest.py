@@ -31,6 +31,10 @@ _AGAIN_S: Final = 60.0
 class Chooses(Protocol):
     """Finds the way in which a model's process can sleep."""
 
+    async def prepare(self) -> None:
+        """Do what makes `choose` quick; to be called when a process starts."""
+        ...
+
     async def choose(self, target: Target) -> Choice: ...
 
 

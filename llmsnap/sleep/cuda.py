@@ -95,6 +95,10 @@ class CudaDriver:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asleep: dict[str, _Asleep] = {}
 
+    async def prepare(self) -> None:
+        """Start CUDA's processes, if there is a GPU; the first of their calls take seconds."""
+        await self._examiner.prepare()
+
     async def probe(self, target: Target) -> Verdict:
         """Return whether the process can be put to sleep now; never raises, never harms it."""
         asleep = self._asleep.get(target.model)

@@ -51,6 +51,11 @@ class CudaClient:
         """Return what driver there is; start the process when there is none yet."""
         return await self._changes.hello()
 
+    async def prepare(self) -> None:
+        """Start both processes, so that nobody has to wait for that later."""
+        with suppress(CallLost):
+            await asyncio.gather(self._changes.hello(), self._queries.hello())
+
     async def state(self, pid: int, *, deadline_s: float) -> Reply:
         """Ask which state `pid` is in; asked again when the process died over it."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,13 @@ class Examiner:
         self._failures: Counter[str] = Counter()
         self._measured: dict[str, tuple[int, Mapping[str, int]]] = {}
         """By model: a generation, and what it gave back at its last sleep."""
+
+    async def prepare(self) -> None:
+        """Do now what takes long about the first process that is asked about, if there is a GPU."""
+        with suppress(Ineligible):
+            if await read_now(self._gpus, self._clock):
+                await self._examine_machine()
+                await self._client.prepare()
 
     async def examine(self, target: Target) -> Holding:
         """Return what the model holds if it can be put to sleep now; else raise Ineligible."""

@@ -77,6 +77,11 @@ class Chooser:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.prepared = 0
+
+    async def prepare(self) -> None:
+        """Note it."""
+        self.prepared += 1
 
     async def choose(self, target: Target) -> Choice:
         """Probe and choose."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
@@ -339,6 +340,24 @@ async def test_without_a_driver_nothing_is_started(bench: Bench) -> None:
     holder = await bench.holder()
     bench.world.turn(nvml_init=9, driver_loads=1)
     assert "isn't loaded" in await reason(bench, holder)
+    assert bench.client.hellos == 0
+
+
+async def test_prepared_it_has_its_processes_before_anybody_asks(bench: Bench) -> None:
+    """The first look at a model is quick then."""
+    await bench.driver.prepare()
+    begun = psutil.Process().children()
+    assert sum("cuda_helper" in " ".join(child.cmdline()) for child in begun) == 2
+    assert await reason(bench, await bench.holder()) == ""
+    assert bench.client.hellos == 1
+
+
+async def test_without_a_gpu_nothing_is_prepared(bench: Bench) -> None:
+    """Neither without a driver, nor with one that knows no card."""
+    bench.world.plug()
+    await bench.driver.prepare()
+    bench.world.turn(nvml_init=9, driver_loads=1)
+    await bench.driver.prepare()
     assert bench.client.hellos == 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.holder import Holder
 from tests.gpu.swaps import config_for, knows_how_to_sleep
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
@@ -54,6 +55,33 @@ async def test_conversations_are_there_after_each_swap(world: World, tmp_path: P
     assert [shown[model]["generation"] for model in ("first", "second")] == [1, 1]
     assert shown["first"]["driver"] == "cuda"
     assert shown["first"]["last_wake"]["bytes"]["gpu0"] > 128 * 1024**2
+
+
+async def test_a_model_that_must_go_at_once_sleeps_all_the_same(
+    world: World, tmp_path: Path
+) -> None:
+    """CUDA is started along with it, and its victim's turn waits for the word of it."""
+    environ = with_repository(world.environment)
+    config = config_for(128, "--load-s", "1.5")
+    async with running_proxy(config, tmp_path, env=environ) as running:
+        assert await cached(running, "first") == 0
+        assert await cached(running, "second") == 0
+        assert await running.state("first") == "asleep"
+        assert await cached(running, "first") == len(PROMPT)
+
+
+async def test_a_wake_without_room_is_tried_again(world: World, tmp_path: Path) -> None:
+    """Another program has the GPU meanwhile; the request waits, and its conversation is kept."""
+    async with first_asleep(world, tmp_path) as running:
+        glutton = await Holder.start(world.environ())
+        await glutton.do("fill", keep_mib=300)
+        async with asyncio.TaskGroup() as tasks:
+            answer = tasks.create_task(cached(running, "first"))
+            await eventually(lambda: "model first: waking -> asleep" in running.log, timeout_s=60)
+            await glutton.kill()
+        assert answer.result() == len(PROMPT)
+        assert (await running.models())["first"]["generation"] == 1
+        assert "gpu0 has 0." in running.log
 
 
 async def test_no_request_of_any_kind_reaches_a_sleeping_server(
