@@ -25,10 +25,17 @@ PROMPT = "Once upon a time"
 
 
 @asynccontextmanager
-async def first_asleep(world: World, folder: Path, mib: int = 128) -> AsyncIterator[ProxyProcess]:
-    """Give a proxy whose first model has answered PROMPT and sleeps, and whose second is awake."""
-    environ = with_repository(world.environment)
-    async with running_proxy(config_for(mib), folder, env=environ) as running:
+async def first_asleep(
+    world: World, folder: Path, mib: int = 128, *, measured: bool = True
+) -> AsyncIterator[ProxyProcess]:
+    """Give a proxy whose first model has answered PROMPT and sleeps, and whose second is awake.
+
+    Not `measured`: it doesn't know what other programs have of the GPU.
+    """
+    environ, config = with_repository(world.environment), config_for(mib)
+    if not measured:
+        config = config.replace("memory:\n", "memory:\n  mode: off\n")
+    async with running_proxy(config, folder, env=environ) as running:
         for model in ("first", "second"):
             assert await cached(running, model) == 0
             await knows_how_to_sleep(running, model)
@@ -72,7 +79,7 @@ async def test_a_model_that_must_go_at_once_sleeps_all_the_same(
 
 async def test_a_wake_without_room_is_tried_again(world: World, tmp_path: Path) -> None:
     """Another program has the GPU meanwhile; the request waits, and its conversation is kept."""
-    async with first_asleep(world, tmp_path) as running:
+    async with first_asleep(world, tmp_path, measured=False) as running:
         glutton = await Holder.start(world.environ())
         await glutton.do("fill", keep_mib=300)
         async with asyncio.TaskGroup() as tasks:
