@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _BUSY_S: Final = 1.0
 _IDLE_S: Final = 5.0
+_SOON_S: Final = 0.1
+"""After a move: at once would be in the way of those who wait for the model."""
 _NOISE_BYTES: Final = 64 * 1024**2
 """Other programs' use changes all the time; the reserve is larger than this."""
 
@@ -110,6 +112,7 @@ class Watch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BUSY_S if self._is_busy() else _IDLE_S):
                     await self._moved.wait()
+                    await asyncio.sleep(_SOON_S)
 
     def moved(self, view: ModelView, _: State) -> None:
         """Take in that a model has changed its state, and look soon."""

@@ -107,6 +107,20 @@ async def test_it_looks_again_when_a_model_moves() -> None:
     task.cancel()
 
 
+async def test_it_isnt_in_the_way_of_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look costs the event loop time just when a model is forwarded its request."""
+    monkeypatch.setattr("llmsnap.runtime.watch._SOON_S", 3600.0)
+    stage = Stage({})
+    task = asyncio.ensure_future(stage.watch.run())
+    await eventually(lambda: stage.looks == 1)
+    stage.becomes("a", State.WAKING)
+    stage.becomes("a", State.READY)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert stage.looks == 1
+    task.cancel()
+
+
 async def test_it_survives_what_it_did_not_expect(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
