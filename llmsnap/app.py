@@ -46,6 +46,7 @@ from llmsnap.runtime.stdout import Stdout
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
 from llmsnap.store.store import Store
+from llmsnap.telemetry.contexts import Contexts
 from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.telemetry.tally import Tally
@@ -185,6 +186,7 @@ async def supervised(
             prober=prober,
             files=files,
             write_log=logs.write_upstream,
+            context=Contexts(recorder).of,
         )
         supervisor.supervise(runners(plans, tools, drivers))
         try:

@@ -73,7 +73,7 @@ def _row(model: dict[str, Any]) -> list[str]:
         str(model["waiting"] or ""),
         "" if idle is None else duration(idle),
         "" if is_up else f"{model['back_s']:.1f}s",
-        model["driver"] or "",
+        model["driver"] or ("stops" if model["sleep_refusals"] else ""),
         str(model["pid"] or ""),
         ", ".join(model["aliases"]),
     ]

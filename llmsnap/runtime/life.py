@@ -20,11 +20,12 @@ from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
-from llmsnap.runtime.rest import Chooses, Rest
+from llmsnap.runtime.rest import Chooses, Rest, Start
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.sleep.driver import Target
+from llmsnap.telemetry.contexts import Context
 
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_COMMAND: Final = 200
@@ -42,6 +43,8 @@ class Tools:
     """Takes a model's id and what its process printed."""
     oom_kills: Callable[[], int | None] = oom_kills
     """Counts the processes that the kernel has ended because memory ran out."""
+    context: Callable[[str], Context] = lambda _: Context()
+    """What a model has in its KV cache, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Life:
         self._tools = tools
         self._chooser = chooser
         self._kills_before: int | None = None
+        self._launched_at = 0.0
         self._mark = secrets.token_hex(16)
         self._tail = LogBuffer(_TAIL_BYTES)
         self._log = SecretFilter(plan.secrets, self._write_log)
@@ -93,10 +97,13 @@ class Life:
             self._log.flush()
         return self._outcome(error, code)
 
-    def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
-        """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
+    def sleep(self, failed: Callable[[LlmsnapError], None], *, anyway: bool) -> None:
+        """Begin to put the process to sleep: SLEPT or WOKEN is reported, or `failed` is called.
+
+        Not `anyway`: only if that is worth it.
+        """
         assert self.rest is not None
-        self.rest.sleep(failed)
+        self.rest.sleep(failed, anyway=anyway)
 
     def page_out(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to page out what sleeps: PAGED or SLEPT is reported, or `failed` is called."""
@@ -120,6 +127,7 @@ class Life:
     async def _launch(self, pipe: LogPipe) -> Child:
         plan = self.plan
         self._kills_before = self._tools.oom_kills()
+        self._launched_at = asyncio.get_running_loop().time()
         child = await launch(
             Command(argv=plan.argv, env=plan.env),
             output=pipe.write_end,
@@ -189,7 +197,8 @@ class Life:
             port=plan.endpoint.port,
             base_url=plan.endpoint.at(host).url(""),
         )
-        self.rest = Rest(target, self._chooser, tools.background, tools.report)
+        start = Start(asyncio.get_running_loop().time() - self._launched_at, tools.context)
+        self.rest = Rest(target, self._chooser, tools.background, tools.report, start=start)
 
     async def _ready_host(self, child: Child) -> str | None:
         plan = self.plan

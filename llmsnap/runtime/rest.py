@@ -20,7 +20,9 @@ from llmsnap.errors import (
 )
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
-from llmsnap.sleep.driver import Moved, SleepDriver, Supported, Target
+from llmsnap.sleep.driver import Moved, SleepDriver, Supported, Target, Unsupported
+from llmsnap.sleep.worth import Ways, better_stopped
+from llmsnap.telemetry.contexts import Context
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,16 @@ class RestView:
     woken: Moved | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a start costs that a sleep saves."""
+
+    took_s: float
+    """What this one took, from launch to ready."""
+    context: Callable[[str], Context]
+    """What would have to be computed again, by model."""
+
+
 class Rest:
     """Puts one process to sleep and wakes it."""
 
@@ -66,6 +78,8 @@ class Rest:
         chooser: Chooses,
         background: Background,
         report: Callable[[ModelChanged | AbilityChanged], None],
+        *,
+        start: Start,
     ) -> None:
         self.view = RestView()
         self.must_be_killed = False
@@ -74,14 +88,18 @@ class Rest:
         self._chooser = chooser
         self._background = background
         self._report = report
+        self._start = start
         self._move: asyncio.Task[None] | None = None
         self._found = Supported(tier="", tier_bytes=0)
         name = f"{target.model}#{target.generation} finds how to sleep"
         self._choice = background.spawn(self._choose(), name=name)
 
-    def sleep(self, failed: Callable[[LlmsnapError], None]) -> None:
-        """Begin to put the process to sleep: SLEPT is reported, or `failed` is called."""
-        self._begin(self._sleep, Trigger.SLEPT, failed)
+    def sleep(self, failed: Callable[[LlmsnapError], None], *, anyway: bool = True) -> None:
+        """Begin to put the process to sleep: SLEPT or WOKEN is reported, or `failed` is called.
+
+        Not `anyway`: only if it comes back quicker so than by a stop and a start.
+        """
+        self._begin(self._sleep if anyway else self._sleep_if_worth_it, Trigger.SLEPT, failed)
 
     def page_out(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to page out what sleeps: PAGED or SLEPT is reported, or `failed` is called."""
@@ -115,6 +133,25 @@ class Rest:
         logger.info("model %s: sleeps by %s%s", model, driver.name, told)
         return driver
 
+    async def _sleep_if_worth_it(self, driver: SleepDriver) -> None:
+        if why := self._better_stopped(driver):
+            raise SleepRefused(why)
+        await self._sleep(driver)
+
+    def _better_stopped(self, driver: SleepDriver, *, more_s: float = 0.0) -> str:
+        """Return why it should rather be stopped, if a wake takes `more_s` longer than usual."""
+        wake_s = driver.wake_s(self._found.tier_bytes)
+        if wake_s is None and self.view.woken is not None:
+            wake_s = self.view.woken.seconds
+        context = self._start.context(self._target.model)
+        ways = Ways(
+            wake_s=None if wake_s is None else wake_s + more_s,
+            start_s=self._start.took_s,
+            lost_tokens=context.tokens if driver.keeps_state else 0,
+            tokens_per_s=context.tokens_per_s,
+        )
+        return better_stopped(ways)
+
     async def _sleep(self, driver: SleepDriver) -> None:
         self.must_be_killed = driver.kill_only
         moved = await driver.sleep(self._target)
@@ -126,6 +163,10 @@ class Rest:
             return
         model, tier = self._target.model, self._found.tier
         verdict = await driver.below.probe(self._target)
+        if isinstance(verdict, Supported):
+            more_s = driver.below.back_s(verdict.tier_bytes)
+            if more_s is not None and (why := self._better_stopped(driver, more_s=more_s)):
+                verdict = Unsupported(f"from {verdict.tier} {why}")
         if isinstance(verdict, Supported):
             told = f"can be paged out from {tier} to {verdict.tier}"
             self._report_ability(verdict)

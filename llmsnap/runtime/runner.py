@@ -27,6 +27,7 @@ class Runner:
         self._chooser = chooser
         self._life: Life | None = None
         self._task: asyncio.Task[Outcome] | None = None
+        self._rest = RestView()
         self._blame: LlmsnapError | None = None
         """Why the task was cancelled, when not by an order to stop."""
 
@@ -47,9 +48,9 @@ class Runner:
 
     @property
     def rest(self) -> RestView:
-        """How the present generation sleeps."""
+        """How the present generation sleeps, or else the last one did."""
         rest = self._life.rest if self._life else None
-        return rest.view if rest else RestView()
+        return rest.view if rest else self._rest
 
     @property
     def alive(self) -> bool:
@@ -82,10 +83,13 @@ class Runner:
         self._task.cancel()
         self._tools.report(ModelGoing(self.plan.model, self._life.generation, error))
 
-    def sleep(self) -> None:
-        """Put the process to sleep; SLEPT follows, or EXITED when that fails."""
+    def sleep(self, *, anyway: bool = True) -> None:
+        """Put the process to sleep; SLEPT follows, WOKEN when it stays up, or EXITED.
+
+        Not `anyway`: it stays up if a stop and a start bring it back quicker.
+        """
         if self._life is not None:
-            self._life.sleep(partial(self._fail_of, self._life))
+            self._life.sleep(partial(self._fail_of, self._life), anyway=anyway)
 
     def page_out(self) -> None:
         """Move the sleeping process on to the lower tier; PAGED follows, SLEPT, or EXITED."""
@@ -105,6 +109,7 @@ class Runner:
         # A done callback, not a `finally`: a task cancelled before its first step has none.
         self._task = None
         life, model = self._life, self.plan.model
+        self._rest = self.rest
         if task.cancelled():
             outcome = Outcome(self._blame)
         elif (bug := task.exception()) is not None:

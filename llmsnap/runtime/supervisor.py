@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, assert_never
 
+from llmsnap.core.cause import Why
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
     Abort,
@@ -282,8 +283,10 @@ class Supervisor:
                 self._tickets.abort(ticket, error)
             case Start(model, generation):
                 self._runners[model].start(generation)
-            case Sleep(model):
-                self._runners[model].sleep()
+            case Sleep(model, cause=cause):
+                paused = self._scheduler.view(model).in_flight
+                # Where its room is wanted it may be better stopped; else nothing speaks for that.
+                self._runners[model].sleep(anyway=bool(paused) or cause.why is not Why.ROOM)
             case PageOut(model):
                 self._runners[model].page_out()
             case Wake(model):

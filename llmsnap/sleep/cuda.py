@@ -20,10 +20,10 @@ from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep.cuda_client import CudaClient
 from llmsnap.sleep.cuda_examiner import Examiner
 from llmsnap.sleep.cuda_holding import Holding, Ineligible, read_now
-from llmsnap.sleep.cuda_rates import Rates
 from llmsnap.sleep.cuda_steps import Limits, Steps
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.processes import look, raise_oom_score, set_oom_score
+from llmsnap.sleep.rates import Rates
 from llmsnap.sleep.readings import FreeMemory, GpuMemory, HostRoom
 from llmsnap.sleep.secondstep import SecondStep
 
@@ -109,6 +109,10 @@ class CudaDriver:
         except Ineligible as why:
             return Unsupported(str(why))
         return Supported(tier="ram", tier_bytes=holding.total_bytes)
+
+    def wake_s(self, size: int) -> float | None:
+        """Predict the seconds that a wake of `size` bytes takes."""
+        return self.rates.wake.seconds_for(size)
 
     async def sleep(self, target: Target) -> Moved:
         """Put the process to sleep; raise SleepRefused when it is awake as before.

@@ -67,6 +67,10 @@ class Below(Protocol):
         """Return whether this process, which sleeps, can be moved on; never raises or harms it."""
         ...
 
+    def back_s(self, size: int) -> float | None:
+        """Predict how many seconds a wake takes longer with `size` bytes there; None: not known."""
+        ...
+
     async def page_out(self, target: Target) -> Moved:
         """Move it on; raise SleepRefused when it sleeps on as before. The driver's wake undoes it.
 
@@ -100,6 +104,10 @@ class SleepDriver(Protocol):
 
     async def probe(self, target: Target) -> Verdict:
         """Return whether this process can be put to sleep now; never raises, never harms it."""
+        ...
+
+    def wake_s(self, size: int) -> float | None:
+        """Predict the seconds that a wake of `size` bytes takes; None: not known."""
         ...
 
     async def sleep(self, target: Target) -> Moved:

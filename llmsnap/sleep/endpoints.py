@@ -43,6 +43,10 @@ class EndpointsDriver:
             return Unsupported("sleepEndpoints and wakeEndpoints aren't set")
         return Supported(tier="ram", tier_bytes=recipe.tier_bytes)
 
+    def wake_s(self, size: int) -> float | None:
+        """Predict nothing: what its last wake took says more than a size."""
+        return None
+
     async def sleep(self, target: Target) -> Moved:
         """Run the sleep steps; raise SleepFailed unless each is answered with 200 in time.
 

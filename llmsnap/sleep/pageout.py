@@ -78,6 +78,10 @@ class PageOutDriver:
         except (OSError, ValueError) as error:
             return Unsupported(f"its processes can't be looked at: {words(error)}")
 
+    def wake_s(self, size: int) -> float | None:
+        """Predict nothing: what its last wake took says more than a size."""
+        return None
+
     async def sleep(self, target: Target) -> Moved:
         """Stop the processes and page them out; raise SleepRefused when they are awake as before.
 

@@ -20,6 +20,7 @@ from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
 from llmsnap.sleep.pageable import Held, Listens, Machine
 from llmsnap.sleep.pager import NotOut
+from llmsnap.sleep.rates import Rate
 from llmsnap.sleep.readings import HostRoom
 
 _LEAST_BYTES: Final = 16 << 20
@@ -37,6 +38,7 @@ class SecondStep:
         self._machine = machine
         self._listens = listens
         self._pace = pace or Pace()
+        self._rate = Rate(self._pace.lowest_rate)
         self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         """By pid: who was called off may still be in its last call into the kernel."""
 
@@ -49,6 +51,10 @@ class SecondStep:
             return await look(lambda: pager.verdict(self._machine, pids))
         except (OSError, ValueError) as error:
             return Unsupported(f"its processes can't be looked at: {words(error)}")
+
+    def back_s(self, size: int) -> float | None:
+        """Predict how long it takes to bring `size` bytes back; None before the first time."""
+        return self._rate.seconds_for(size) if self._rate.learned else None
 
     async def page_out(self, target: Target) -> Moved:
         """Page the processes out; raise SleepRefused when too much of them stays in RAM.
@@ -89,13 +95,15 @@ class SecondStep:
                     f"RAM is short: it may take {size_text(room)} more, and "
                     f"{size_text(held.swap_bytes)} of it are in swap"
                 )
-            return await in_thread(
+            moved = await in_thread(
                 lambda deadline: self._back(target, deadline),
                 limit_s=self._pace.limit_s(held.swap_bytes),
                 name=f"bring back {target.model}",
             )
         except (OSError, ValueError) as error:
             raise WakeFailed(f"it can't be brought back from swap: {words(error)}") from error
+        self._rate.learn(moved.bytes["ram"], moved.seconds)
+        return moved
 
     def _held(self, target: Target, deadline: Deadline) -> Held:
         with self._turn(target, deadline):

@@ -130,6 +130,16 @@ async def test_ps_says_how_models_sleep_and_whose_answers_stand_still(
     assert row == ["b", "asleep", "(2", "paused)", "2", "2.0s", "pageout", "4000"]
 
 
+async def test_ps_says_who_stops_to_make_room(told: RunAside, fleet: FakeFleet) -> None:
+    """No driver can put it to sleep, or a start would bring it back quicker."""
+    fleet.put("b", State.READY, used_at=NOW)
+    fleet.rests["b"] = RestView(refusals={"cuda": "a wake would take about 9.0 s"})
+
+    outcome = await told("ps")
+
+    assert outcome.out.splitlines()[2].split() == ["b", "ready", "0s", "stops", "4000"]
+
+
 async def test_ps_in_json_is_what_the_proxy_says(told: RunAside) -> None:
     """Untouched."""
     outcome = await told("ps", "--json")

@@ -13,6 +13,7 @@ class Step:
 
     def __init__(self) -> None:
         self.calls = 0
+        self.predicted_s: float | None = None
         self.verdict: Verdict = Supported(tier="swap", tier_bytes=1100)
         self.may_end = asyncio.Event()
         self.may_end.set()
@@ -21,6 +22,10 @@ class Step:
     async def probe(self, target: Target) -> Verdict:
         """Say what the test wants."""
         return self.verdict
+
+    def back_s(self, size: int) -> float | None:
+        """Predict what the test wants."""
+        return self.predicted_s
 
     async def page_out(self, target: Target) -> Moved:
         """Pretend to."""
@@ -43,6 +48,7 @@ class Driver:
         self.kill_only = kill_only
         self.below = below
         self.calls: list[tuple[str, int]] = []
+        self.predicted_s: float | None = None
         self.may_end = asyncio.Event()
         if may_end:
             self.may_end.set()
@@ -52,6 +58,10 @@ class Driver:
     async def probe(self, target: Target) -> Verdict:
         """Say what the test wants."""
         return self.verdict
+
+    def wake_s(self, size: int) -> float | None:
+        """Predict what the test wants."""
+        return self.predicted_s
 
     async def sleep(self, target: Target) -> Moved:
         """Pretend to."""

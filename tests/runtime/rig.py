@@ -25,6 +25,7 @@ from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
+from llmsnap.telemetry.contexts import Context
 from llmsnap.telemetry.recorder import Recorder
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
@@ -84,6 +85,8 @@ class Rig:
         self.supervisor: Supervisor | None = None
         self.runners: dict[str, Runner] = {}
         self.scheduler: Scheduler | None = None
+        self.context = Context()
+        """What is known of every model's conversations."""
         self.kernel_kills: list[int | None] = []
         """What the kernel says, question by question; then that it doesn't tell."""
 
@@ -95,6 +98,7 @@ class Rig:
             prober=self.prober,
             files=self.files,
             write_log=self.logs.write_upstream,
+            context=lambda _: self.context,
             oom_kills=lambda: self.kernel_kills.pop(0) if self.kernel_kills else None,
         )
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.runner import Runner
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported
+from llmsnap.telemetry.contexts import Context
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.runtime.resting import Driver, Step
@@ -726,6 +728,74 @@ async def test_a_wake_that_is_refused_leaves_it_asleep(
     driver.error = None
     runner.wake()
     await rig.reported(Trigger.WOKEN)
+
+
+async def test_what_comes_back_quicker_by_a_start_stays_up(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever wants its room has it stopped then; why is told and shown, afterwards, too."""
+    rig.context = Context(tokens=200, tokens_per_s=100.0)
+    driver = Driver()
+    driver.predicted_s = 60.0
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep(anyway=False)
+    await rig.reported(Trigger.WOKEN)
+    assert driver.calls == []
+    (why,) = runner.rest.refusals.values()
+    assert re.fullmatch(
+        r"a wake would take about 60\.0 s, a start \d\.\d s and its 200 tokens 2\.0 s more", why
+    )
+    assert f"model a: stays awake: {why}" in caplog.messages
+    runner.stop()
+    await rig.reported(Trigger.EXITED)
+    assert runner.rest.refusals == {"fake": why}
+
+
+@pytest.mark.parametrize(
+    ("predicted_s", "keeps_state", "anyway", "sleeps"),
+    [
+        pytest.param(60.0, True, True, True, id="asked to sleep anyway"),
+        pytest.param(1.5, True, False, True, id="a wake is quicker"),
+        pytest.param(None, True, False, True, id="nobody knows"),
+        pytest.param(60.0, False, False, False, id="no conversation to lose"),
+    ],
+)
+async def test_sleep_is_the_rule(
+    rig: Rig, predicted_s: float | None, keeps_state: bool, anyway: bool, sleeps: bool
+) -> None:
+    """It must be known to be worse, and asked for only to make room."""
+    rig.context = Context(tokens=10_000 if not keeps_state else 200, tokens_per_s=100.0)
+    driver = Driver()
+    driver.predicted_s, driver.keeps_state = predicted_s, keeps_state
+    runner = rig.runner(plan(), driver=driver)
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    runner.sleep(anyway=anyway)
+    await rig.reported(Trigger.SLEPT if sleeps else Trigger.WOKEN)
+
+
+async def test_the_last_wake_is_what_a_driver_without_figures_goes_by(rig: Rig) -> None:
+    """It took half a second, which is less than any start and what comes on top."""
+    rig.context = Context(tokens=200, tokens_per_s=100.0)
+    runner = await asleep(rig, Driver())
+    runner.wake()
+    await rig.reported(Trigger.WOKEN)
+    runner.sleep(anyway=False)
+    await rig.reported(Trigger.SLEPT)
+
+
+async def test_what_comes_back_quicker_by_a_start_is_not_paged_out(rig: Rig) -> None:
+    """The way back from swap is reckoned with."""
+    rig.context = Context(tokens=200, tokens_per_s=100.0)
+    step = Step()
+    step.predicted_s = 60.0
+    driver = Driver(below=step)
+    driver.predicted_s = 1.0
+    runner = await asleep(rig, driver)
+    assert rig.abilities[1].lower_tier == ""
+    assert "can't leave ram but by a stop: from swap a wake would take" in runner.rest.below
 
 
 async def test_why_it_cannot_sleep_is_told_and_shown(

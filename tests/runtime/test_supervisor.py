@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from llmsnap.core.cause import Cause, Why
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
     Abort,
@@ -105,8 +106,8 @@ class FakeRunner:
     def fail(self, error: LlmsnapError) -> None:
         self.orders.append(error)
 
-    def sleep(self) -> None:
-        self.orders.append("sleep")
+    def sleep(self, *, anyway: bool) -> None:
+        self.orders.append("sleep anyway" if anyway else "sleep")
 
     def page_out(self) -> None:
         self.orders.append("page out")
@@ -171,12 +172,33 @@ async def test_a_lease_from_arrival_to_finish(stage: Stage) -> None:
     assert stage.scheduler.events[-2:] == [RequestArrived(1, "a", False), RequestFinished(1)]
 
 
+@pytest.mark.parametrize(
+    ("why", "clients", "order"),
+    [
+        (Why.ROOM, 0, "sleep"),
+        (Why.ROOM, 1, "sleep anyway"),
+        (Why.IDLE, 0, "sleep anyway"),
+        (Why.ASKED, 0, "sleep anyway"),
+    ],
+)
+async def test_only_who_makes_room_while_idle_may_be_better_stopped(
+    stage: Stage, why: Why, clients: int, order: str
+) -> None:
+    """A paused answer would be lost, and elsewhere no stop is in question."""
+    stage.start("a", 3)
+    shown = stage.scheduler.shown
+    shown["a"] = replace(shown["a"], in_flight=clients)
+    stage.scheduler.rule = lambda event: [Sleep("a", 3, Cause(why, "b"))]
+    stage.supervisor.post(Tick())
+    assert stage.runners["a"].orders == [("start", 3), order]
+
+
 async def test_actions_reach_the_runners(stage: Stage) -> None:
     """Each action is one order."""
     stage.start("a", 3)
     stage.scheduler.rule = lambda event: [Sleep("a", 3), Wake("a", 3), Stop("a", 3)]
     stage.supervisor.post(Tick())
-    assert stage.runners["a"].orders == [("start", 3), "sleep", "wake", "stop"]
+    assert stage.runners["a"].orders == [("start", 3), "sleep anyway", "wake", "stop"]
     assert stage.runners["b"].orders == []
 
 

@@ -28,6 +28,9 @@ class Driver:
         self.asked += 1
         return self._verdict
 
+    def wake_s(self, size: int) -> float | None:
+        raise AssertionError
+
     async def sleep(self, target: Target) -> Moved:
         raise AssertionError
 

@@ -91,6 +91,19 @@ async def test_a_wake_without_room_is_tried_again(world: World, tmp_path: Path) 
         assert "gpu0 has 0." in running.log
 
 
+async def test_what_comes_back_quicker_by_a_start_is_stopped(world: World, tmp_path: Path) -> None:
+    """Once a wake was seen to be slow; the next eviction says why."""
+    world.turn(restore_mibps=80)
+    async with first_asleep(world, tmp_path, mib=320) as running:
+        text = "Once upon a time there was a card with a very slow bus"
+        for model in ("first", "second"):
+            await running.chat(model, text)
+        shown = (await running.models())["first"]
+        assert shown["state"] == "stopped"
+        assert "a wake would take about 4." in shown["sleep_refusals"]["cuda"]
+        assert "model first: stays awake: a wake would take about 4." in running.log
+
+
 async def test_no_request_of_any_kind_reaches_a_sleeping_server(
     world: World, tmp_path: Path
 ) -> None:

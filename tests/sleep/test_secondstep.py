@@ -10,6 +10,7 @@ import pytest
 
 from llmsnap.errors import SleepRefused, WakeFailed
 from llmsnap.memory.host import Host
+from llmsnap.sleep import rates
 from llmsnap.sleep.driver import Supported, Unsupported
 from llmsnap.sleep.offload import Pace
 from llmsnap.sleep.secondstep import SecondStep
@@ -45,6 +46,19 @@ async def test_out_and_back_without_a_stop(swap: None) -> None:
         assert holder.usage.swap_bytes < MIB
         assert back.bytes["ram"] == -back.bytes["swap"] > 58 * MIB
         assert await holder.checksum() == before
+
+
+async def test_learns_how_fast_it_comes_back(swap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first time nothing is predicted."""
+    monkeypatch.setattr(rates, "_LEAST_BYTES", MIB)
+    async with holding(64) as holder:
+        step = SecondStep(Host(), anyone)
+        assert step.back_s(64 * MIB) is None
+        await step.page_out(holder.target())
+        back = await step.bring_back(holder.target())
+        predicted_s = step.back_s(back.bytes["ram"])
+        assert predicted_s is not None
+        assert abs(predicted_s - back.seconds) < 0.3
 
 
 async def test_only_the_listener_counts(swap: None) -> None:

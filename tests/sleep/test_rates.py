@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.sleep.cuda_rates import Rates
+from llmsnap.sleep.rates import Rates
 
 GB = 10**9
 

@@ -1,4 +1,4 @@
-"""How fast memory leaves a GPU and comes back on this machine, learned from what was measured."""
+"""How fast memory goes and comes back on this machine, learned from what was measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_BYTES: Final = 256 * 1024**2
 
 
 class Rate:
-    """Bytes a second one way."""
+    """Bytes a second one way; `first` is reckoned with until there are figures."""
 
     def __init__(self, first: float) -> None:
         self._first = first
@@ -38,7 +38,7 @@ class Rate:
 
 
 class Rates:
-    """Both ways."""
+    """Both ways between a GPU and RAM."""
 
     def __init__(self) -> None:
         self.sleep = Rate(_FIRST_SLEEP)
