@@ -1,31 +1,49 @@
-"""The unit for systemd agrees with how the proxy ends."""
+"""Units, containers and their neighbours agree with the proxy and with each other."""
 
 from __future__ import annotations
 
 import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from llmsnap.app import GRACE_S
 from llmsnap.cli import EX_CONFIG
+from llmsnap.cli.serve import serve
 from llmsnap.config.schema import ModelConfig
 
-UNIT = Path(__file__).parents[1] / "deploy" / "llmsnap.service"
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+UNITS = {"system": DEPLOY / "llmsnap.service", "user": DEPLOY / "user" / "llmsnap.service"}
+ENDS_S = GRACE_S + 2 * ModelConfig().unload_timeout_s
+"""What the proxy may take to end."""
+
+
+@pytest.fixture(params=UNITS)
+def unit(request: pytest.FixtureRequest) -> str:
+    """Each of the units."""
+    return str(request.param)
 
 
 @pytest.fixture
-def service() -> configparser.SectionProxy:
+def service(unit: str) -> configparser.SectionProxy:
     """The unit's section about the process."""
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(UNIT)
+    parser.read(UNITS[unit])
     return parser["Service"]
 
 
 def test_u66_the_proxy_ends_its_models_itself(service: configparser.SectionProxy) -> None:
     """systemd tells nobody but the proxy, and waits for longer than the proxy may take."""
     assert service["KillMode"] == "mixed"
-    assert int(service["TimeoutStopSec"]) > GRACE_S + 2 * ModelConfig().unload_timeout_s
+    assert int(service["TimeoutStopSec"]) > ENDS_S
 
 
 def test_a_wrong_configuration_isnt_tried_again(service: configparser.SectionProxy) -> None:
@@ -37,3 +55,116 @@ def test_a_wrong_configuration_isnt_tried_again(service: configparser.SectionPro
 def test_u67_the_path_is_written_down(service: configparser.SectionProxy) -> None:
     """Services begin with a bare one."""
     assert "/usr/local/bin" in service["Environment"].removeprefix("PATH=").split(":")
+
+
+def test_it_is_watched(service: configparser.SectionProxy) -> None:
+    """Ready when it says so, hung when it says nothing; the end of one model is no end of it."""
+    assert service["Type"] == "notify"
+    assert service["NotifyAccess"] == "main"
+    assert int(service["WatchdogSec"]) > 0
+    assert service["OOMPolicy"] == "continue"
+
+
+def test_nothing_hides_what_sleep_drivers_need(service: configparser.SectionProxy) -> None:
+    """GPUs, other processes' memory in /proc, code that is made as it goes."""
+    hiding = {"MemoryDenyWriteExecute", "PrivateDevices", "PrivateUsers", "ProtectProc"}
+    assert not {name.lower() for name in hiding} & {name.lower() for name in service}
+
+
+def test_options_exist(service: configparser.SectionProxy) -> None:
+    """Those that the units and the image begin llmsnap with."""
+    known = {option for parameter in serve.params for option in parameter.opts}
+    given = re.findall(r"--[\w-]+", service["ExecStart"])
+    command = (DEPLOY / "Dockerfile").read_text().partition("\nCMD ")[2]
+    assert {*given, *re.findall(r"--[\w-]+", command)} <= known
+
+
+def test_systemd_takes_it(unit: str, tmp_path: Path) -> None:
+    """With this environment's llmsnap in the place of an installed one, and without a word."""
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd-analyze isn't installed")
+    program = Path(sys.executable).with_name("llmsnap")
+    text = re.sub(r"^ExecStart=\S+", f"ExecStart={program}", UNITS[unit].read_text(), flags=re.M)
+    copy = tmp_path / "llmsnap.service"
+    copy.write_text(re.sub("^User=.*", "User=root", text, flags=re.M))
+    argv = [analyze, f"--{unit}", "--man=no", "verify", str(copy)]
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    verified = subprocess.run(
+        argv, env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    said = [line for line in verified.stderr.splitlines() if "llmsnap" in line]
+    assert not said
+    assert verified.returncode == 0, verified.stderr
+
+
+# ---- containers --------------------------------------------------------------------------------
+
+
+def compose() -> dict[str, Any]:
+    """The compose file."""
+    decoded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return decoded
+
+
+@pytest.mark.parametrize("profile", ["cpu", "nvidia"])
+def test_compose_takes_it(profile: str) -> None:
+    """Each profile has one llmsnap, Prometheus and Grafana."""
+    if (program := shutil.which("docker-compose")) is None:
+        pytest.skip("docker-compose isn't installed")
+    argv = [program, "--profile", profile, "-f", str(DEPLOY / "compose.yaml"), "config"]
+    checked = subprocess.run(
+        [*argv, "--quiet"],
+        env={**os.environ, "GRAFANA_PASSWORD": "x"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert checked.returncode == 0, checked.stderr
+    running = {name for name, of in compose()["services"].items() if profile in of["profiles"]}
+    assert running == {profile, "grafana", "prometheus"}
+
+
+def test_containers_may_take_as_long_as_the_proxy_does() -> None:
+    """Docker would kill it after ten seconds."""
+    for name in ("cpu", "nvidia"):
+        assert int(compose()["services"][name]["stop_grace_period"].removesuffix("s")) > ENDS_S
+
+
+def test_mounted_files_exist() -> None:
+    """But for the user's own configuration and models."""
+    services = compose()["services"].values()
+    mounts = [mount for service in services for mount in service["volumes"]]
+    mounted = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+
+    for place in {*mounted} - {"./config", "./models"}:
+        assert (DEPLOY / place).exists(), place
+
+
+def test_who_asks_whom() -> None:
+    """Prometheus scrapes llmsnap by its name and port, Grafana asks Prometheus by its own."""
+    scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    ((target,),) = [c["targets"] for j in scraped["scrape_configs"] for c in j["static_configs"]]
+    alias, _, port = target.partition(":")
+    services = compose()["services"]
+    for name in ("cpu", "nvidia"):
+        assert alias in services[name]["networks"]["default"]["aliases"]
+        assert services[name]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    provisioned = DEPLOY / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((provisioned / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    found = yaml.safe_load((provisioned / "dashboards" / "llmsnap.yml").read_text())
+    (folder,) = [provider["options"]["path"] for provider in found["providers"]]
+    assert f"./grafana/dashboards:{folder}:ro" in services["grafana"]["volumes"]
+
+
+def test_the_image_is_made_of_files_that_exist() -> None:
+    """What is copied into it."""
+    for line in re.findall(r"^COPY (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE):
+        *sources, _ = line.split()
+        for source in sources:
+            assert (ROOT / source).exists(), source

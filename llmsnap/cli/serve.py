@@ -6,12 +6,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import click
 
 from llmsnap import __version__
+from llmsnap.cli.notify import Service
 from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import Config
@@ -52,7 +52,12 @@ def serve(
     tls = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
     address = parse_address(listen or ("127.0.0.1:8443" if tls else "127.0.0.1:8080"))
     loaded = load(*find_configs(config, config_dir))
-    announce = partial(greet, loaded.config, tls=tls is not None)
+    service = Service(os.environ)
+
+    def announce(here: Address) -> None:
+        greet(loaded.config, here, tls=tls is not None)
+        service.ready()
+
     run(loaded, address, announce, tls=tls, state=state_dir)
 
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("swap")
 
 KEY = "for-the-scraper"
 VARIABLES = {"window": "5m", "__rate_interval": "30s", "datasource": "prometheus"}
-ROUNDS = 4
+ROUNDS = 8
 
 
 @pytest.fixture
