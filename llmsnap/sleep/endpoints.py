@@ -7,18 +7,15 @@ must be healthy and compute something before a client's request reaches it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep.calls import Answer, Ask, Calls, Conversation
+from llmsnap.sleep.canary import Canaries, completion, decoded
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.recipe import Recipe
 
-_COMPLETIONS: Final = "/v1/completions"
-_CANARY_TOKENS: Final = 8
-_SHOWN: Final = 80
 _SAYS_ASLEEP: Final = ("is_sleeping", "is_asleep", "sleeping", "asleep")
 
 
@@ -33,8 +30,7 @@ class EndpointsDriver:
     def __init__(self, recipes: Mapping[str, Recipe]) -> None:
         self._recipes = recipes
         self._calls = Calls()
-        self._canaries: dict[str, tuple[int, str]] = {}
-        """By model: a generation, and what it answered before its first sleep."""
+        self._canaries = Canaries()
 
     async def probe(self, target: Target) -> Verdict:
         """Return whether the model has steps for both ways; the server isn't asked."""
@@ -56,10 +52,9 @@ class EndpointsDriver:
         began = clock()
         recipe = self._recipes[target.model]
         talk = self._calls.to(target, SleepFailed, "sleepRequestTimeout")
-        if recipe.canary and self._first_answer(target) is None:
+        if recipe.canary:
             before = self._calls.to(target, SleepRefused, "sleepRequestTimeout")
-            said = await _canary_answer(before, recipe, recipe.sleep_limit_s)
-            self._canaries[target.model] = (target.generation, said)
+            await self._canaries.hear(before, target, recipe)
         await talk.run("sleepEndpoints", recipe.sleep)
         if recipe.is_asleep:
             await _until_it_says(talk, recipe.is_asleep, True, recipe.sleep_limit_s)
@@ -79,8 +74,7 @@ class EndpointsDriver:
             health = Ask("checkEndpoint", url, "GET", recipe.wake_limit_s)
             await talk.until(health, lambda answer: answer.status == 200)
         if recipe.canary:
-            said = await _canary_answer(talk, recipe, recipe.wake_limit_s)
-            self._compare(talk, target, said)
+            await self._canaries.compare(talk, target, recipe)
         else:
             await _compute_something(talk, recipe)
         return Moved(seconds=clock() - began)
@@ -89,27 +83,13 @@ class EndpointsDriver:
         """Close the client; sleeping servers stay as they are."""
         await self._calls.aclose()
 
-    def _first_answer(self, target: Target) -> str | None:
-        """Return how this generation answered the canary at first; None: it wasn't asked."""
-        generation, said = self._canaries.get(target.model, (None, ""))
-        return said if generation == target.generation else None
-
-    def _compare(self, talk: Conversation, target: Target, said: str) -> None:
-        first = self._first_answer(target)
-        if first is not None and said != first:
-            raise talk.failure(
-                f"wakeCanary was answered with {first[:_SHOWN]!r} before it slept and is now with "
-                f"{said[:_SHOWN]!r}: its weights or its cache are wrong; let wakeEndpoints reload "
-                "them, or sleep at another level"
-            )
-
 
 def says_asleep(text: str) -> bool | None:
     """Return what an answer means: `true`, `false`, or an object with `is_sleeping`; None: neither.
 
     `is_asleep`, `sleeping` and `asleep` will do as well.
     """
-    value = _decoded(text)
+    value = decoded(text)
     if isinstance(value, dict):
         value = next((value[key] for key in _SAYS_ASLEEP if key in value), None)
     return value if isinstance(value, bool) else None
@@ -137,33 +117,9 @@ async def _compute_something(talk: Conversation, recipe: Recipe) -> None:
     """Let the server compute one token; one that serves something else says so, and it's fine."""
     if recipe.probe.endpoint.strip() == "none":
         return
-    body = recipe.probe.body or _completion(recipe, "a", 1)
+    body = recipe.probe.body or completion(recipe, "a", 1)
     url = talk.below(recipe.probe.endpoint)
     ask = Ask("wakeProbe", url, "POST", recipe.wake_limit_s, body)
     answer = await talk.ask(ask)
     if answer.status != 200 and not 400 <= answer.status < 500 and answer.status != 501:
         raise talk.refused(ask, answer)
-
-
-async def _canary_answer(talk: Conversation, recipe: Recipe, limit_s: float) -> str:
-    """Return how the server completes the canary, which is always the same if all is well."""
-    body = _completion(recipe, recipe.canary, _CANARY_TOKENS)
-    ask = Ask("wakeCanary", talk.below(_COMPLETIONS), "POST", limit_s, body)
-    answer = await talk.ask(ask)
-    match _decoded(answer.text) if answer.status == 200 else None:
-        case {"choices": [{"text": str(text)}, *_]}:
-            return text
-    raise talk.failure(f"{ask} answered {answer}, which completes nothing; take wakeCanary out")
-
-
-def _completion(recipe: Recipe, prompt: str, tokens: int) -> str:
-    named = {"model": recipe.model_name} if recipe.model_name else {}
-    return json.dumps({**named, "prompt": prompt, "max_tokens": tokens, "temperature": 0})
-
-
-def _decoded(text: str) -> Any:
-    """Return what `text` is in JSON; None when it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -101,7 +101,11 @@ class Engine:
         message = {"role": "assistant", "content": text}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         choice = {"index": 0, "text": text, "message": message, "finish_reason": "length"}
-        return {"id": "sleepy-1", "pid": os.getpid(), "choices": [choice], "usage": usage}
+        answer = {"id": "sleepy-1", "pid": os.getpid(), "choices": [choice], "usage": usage}
+        if self.options.speeds:
+            speed = self.options.speeds.pop(0)
+            answer["timings"] = {"predicted_n": 1, "predicted_per_second": speed}
+        return answer
 
 
 class Front(BaseHTTPRequestHandler):
@@ -173,6 +177,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--never-wakes", action="store_true", help="/wake_up says 200, that is all")
     parser.add_argument("--no-backup", action="store_true", help="each sleep loses the weights")
     parser.add_argument("--api-key", default="")
+    parser.add_argument(
+        "--speeds", type=float, nargs="*", help="tokens a second that answers tell of, in turn"
+    )
     return parser.parse_args()
 
 

@@ -64,7 +64,7 @@ def test_no_limits(tmp_path: Path) -> None:
     assert machine.swap() == Room(0, 0)
 
 
-async def test_what_another_process_may_take_is_up_to_its_own_cgroups(tmp_path: Path) -> None:
+async def test_u122_what_another_process_may_take_is_up_to_its_own_cgroups(tmp_path: Path) -> None:
     """A model may have been started in a cgroup with a limit while we have none."""
     own = {**SERVICE, "proc/self/cgroup": "0::/\n", "proc/70/cgroup": SERVICE["proc/self/cgroup"]}
     machine = host(tmp_path, WITHOUT_SWAP, own)

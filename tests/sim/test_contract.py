@@ -336,7 +336,9 @@ async def test_memory_can_come_back_late(sim: Rig, world: World) -> None:
     await eventually(has_come_back)
 
 
-async def test_a_cgroup_too_small_for_the_copy_kills_the_process(sim: Rig, world: World) -> None:
+async def test_u122_a_cgroup_too_small_for_the_copy_kills_the_process(
+    sim: Rig, world: World
+) -> None:
     """Half-way, and the caller is told 304."""
     world.turn(host_room_mib=64)
     holder = await sim.holder(mib=128)

@@ -268,8 +268,8 @@ async def test_a_stopped_process_is_not_touched(bench: Bench) -> None:
     assert await reason(bench, holder) == ""
 
 
-async def test_ram_must_hold_the_copy(bench: Bench) -> None:
-    """With a margin; the refusal tells both figures."""
+async def test_u122_ram_and_cgroups_must_hold_the_copy(bench: Bench) -> None:
+    """With a margin, or the kernel would kill it in the middle; the refusal tells both figures."""
     holder = await bench.holder(mib=448)
     bench.ram.room_bytes = 1 * GIB
     assert "RAM is short: its copy needs 1.5 GiB, and it may take 1.0" in await reason(
@@ -298,14 +298,14 @@ async def test_several_processes_with_gpu_memory_are_refused(bench: Bench) -> No
         await bench.driver.sleep(parent)
 
 
-async def test_several_gpus_are_refused_unless_asked_for(pair: Bench) -> None:
+async def test_u121_several_gpus_are_refused_unless_asked_for(pair: Bench) -> None:
     """One that is chosen by the environment is fine."""
     holder = await pair.holder()
     assert "2 GPUs" in await reason(pair, holder)
     assert await reason(pair, holder, CUDA_VISIBLE_DEVICES="0") == ""
 
 
-async def test_an_environment_that_rules_it_out_is_named(bench: Bench) -> None:
+async def test_u121_an_environment_that_rules_it_out_is_named(bench: Bench) -> None:
     """Managed memory would break the checkpoint."""
     holder = await bench.holder()
     found = await reason(bench, holder, GGML_CUDA_ENABLE_UNIFIED_MEMORY="1")

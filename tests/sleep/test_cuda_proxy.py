@@ -136,6 +136,19 @@ async def test_a_failed_restore_becomes_a_start(world: World, tmp_path: Path, fa
             os.kill(asleep, 0)
 
 
+async def test_u121_managed_memory_becomes_a_stop(world: World, tmp_path: Path) -> None:
+    """The driver can't checkpoint it; room is made all the same, and both are served."""
+    environ = with_repository(world.environment)
+    config = config_for(128, "--managed")
+    async with running_proxy(config, tmp_path, env=environ) as running:
+        assert await cached(running, "first") == 0
+        await knows_how_to_sleep(running, "first")
+        assert await cached(running, "second") == 0
+        assert await running.state("first") == "stopped"
+        assert "the driver can't checkpoint it" in running.log
+        assert await cached(running, "first") == 0
+
+
 async def test_a_failed_checkpoint_becomes_a_stop(world: World, tmp_path: Path) -> None:
     """Room is made all the same."""
     async with first_asleep(world, tmp_path) as running:

@@ -172,6 +172,32 @@ async def test_u113_a_wake_that_reloads_is_right(tmp_path: Path) -> None:
         assert await ask(server) == before
 
 
+@pytest.mark.parametrize(
+    ("speeds", "told"),
+    [
+        pytest.param("50 39 40 38", True, id="slower, time and again"),
+        pytest.param("50 30 49", False, id="slower only once"),
+        pytest.param("50 45", False, id="as fast as it varies"),
+        pytest.param("", False, id="it doesn't tell"),
+    ],
+)
+async def test_u119_a_server_that_is_slower_since_its_wake_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, speeds: str, told: bool
+) -> None:
+    """It serves all the same; somebody should pin what it puts on the GPU."""
+    options = ["--speeds", *speeds.split()]
+    async with sleepy(tmp_path, options) as server, driving(LEVEL_2) as driver:
+        await driver.sleep(server.target)
+        await driver.wake(server.target)
+
+        warned = (
+            "model m: writes 40 tokens/s since it woke, 50 before it slept: has it put fewer "
+            "layers on the GPU? say how many in its command (`-ngl`)"
+        )
+        assert (warned in caplog.messages) is told
+        assert len(server.requests("/v1/completions")) == max(2, len(speeds.split()))
+
+
 async def test_a_canary_is_compared_within_one_process(tmp_path: Path) -> None:
     """A restart may have brought other weights, which is no fault."""
     async with driving(LEVEL_2) as driver:
