@@ -30,7 +30,7 @@ from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for
 from llmsnap.drivers import Drivers
 from llmsnap.errors import ConfigError, LlmsnapError
-from llmsnap.memory import footprints
+from llmsnap.keeping import Keeping
 from llmsnap.memory.host import Host
 from llmsnap.memory.machine import Machine
 from llmsnap.runtime.devices import Survey
@@ -51,6 +51,7 @@ from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.telemetry.tally import Tally
 from llmsnap.web.accesslog import AccessLog
+from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
 from llmsnap.web.metrics import MetricsRoute
@@ -66,9 +67,6 @@ CLOCK: Final = time.monotonic
 """Of all waits: uvloop's own is the same, but counts in whole milliseconds."""
 EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
-
-SCHEMAS: Final = (footprints.SCHEMA,)
-"""The tables of all parts that keep rows."""
 
 _FILES: Final = 65536
 
@@ -93,16 +91,17 @@ async def serve(
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
-        files = RunFiles(state_dir)
+        files, recorder = RunFiles(state_dir), Recorder()
         await files.end_leftovers()
-        recorder, store = Recorder(), store_for(config, state_dir)
-        await opened.enter_async_context(running(store))
+        keeping = Keeping(config, state_dir, recorder)
+        await opened.enter_async_context(keeping.opened())
         supervisor, memory = await opened.enter_async_context(
-            supervised(config, logs, files, recorder, store)
+            supervised(config, logs, files, recorder, keeping.store)
         )
         proxy = Proxy(config, lender_of(config, supervisor), recorder)
         opened.push_async_callback(proxy.aclose)
-        front = application(config, supervisor, memory, proxy, logs, recorder, here)
+        more = [*shown(keeping), *measured(supervisor, memory, recorder)]
+        front = application(config, supervisor, memory, proxy, logs, more, here)
         async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
             announce(here)
             code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
@@ -204,38 +203,16 @@ def runners(plans: Mapping[str, Plan], tools: Tools, drivers: Drivers) -> dict[s
     }
 
 
-def store_for(config: Config, state_dir: Path) -> Store:
-    """Return the database, not open yet."""
-    path = config.store.path
-    return Store(state_dir / "llmsnap.db" if path is None else Path(path), SCHEMAS)
-
-
-@asynccontextmanager
-async def running(store: Store) -> AsyncIterator[None]:
-    """Have the database open within the block, and closed in order after it."""
-    background = Background()
-    background.spawn(store.run(), name="store")
-    try:
-        yield
-    finally:
-        await store.aclose()
-        await background.aclose()
-
-
 def application(
     config: Config,
     supervisor: Supervisor,
     memory: Survey,
     proxy: Proxy,
     logs: Logs,
-    recorder: Recorder,
+    more: Sequence[web.RouteDef],
     address: Address,
 ) -> web.Application:
     """Return all that is to be had over HTTP at `address`."""
-    tally = Tally(INFERENCE_PATHS)
-    recorder.listen(tally.take)
-    sources = Sources(views=supervisor.views, held=memory.held, devices=memory.readings)
-    metrics = Metrics(tally, sources, CLOCK)
     return build_app(
         config,
         supervisor,
@@ -244,8 +221,22 @@ def application(
         loopback=address.is_loopback,
         clock=CLOCK,
         memory=memory,
-        more=MetricsRoute(metrics).routes(),
+        more=more,
     )
+
+
+def shown(keeping: Keeping) -> list[web.RouteDef]:
+    """Return the routes that show what is kept of the past."""
+    return ActivityRoutes(keeping.history).routes()
+
+
+def measured(supervisor: Supervisor, memory: Survey, recorder: Recorder) -> list[web.RouteDef]:
+    """Have what happens counted; return the route that shows it."""
+    tally = Tally(INFERENCE_PATHS)
+    recorder.listen(tally.take)
+    sources = Sources(views=supervisor.views, held=memory.held, devices=memory.readings)
+    metrics = Metrics(tally, sources, CLOCK)
+    return MetricsRoute(metrics).routes()
 
 
 def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:

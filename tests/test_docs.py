@@ -42,7 +42,7 @@ def routes() -> dict[str, set[str]]:
     for route in front_of(config_of("a")).router.routes():
         assert route.resource is not None
         path = route.resource.canonical.replace("{rest}", "").replace("{id}/cancel", "ID/cancel")
-        path = path.replace("{id}", "{model}")
+        path = path.replace("{id}", "{model}").replace("{row}", "ID")
         found.setdefault(path.replace("{model}", "MODEL"), set()).add(route.method)
     return found
 

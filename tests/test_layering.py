@@ -19,7 +19,7 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"drivers", "books"},
+    {"drivers", "books", "keeping"},
     {"app", "doctor"},
     {"cli", "demo"},
 ]

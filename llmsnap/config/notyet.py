@@ -12,7 +12,6 @@ from llmsnap.config.schema import Config
 from llmsnap.config.yamlnodes import MapNode, joined, line_of
 
 _GLOBAL: Final = {
-    "metricsMaxInMemory": "metrics_max_in_memory",
     "captureBuffer": "capture_buffer_mb",
     "performance": "performance",
     "ui": "ui",

@@ -178,6 +178,17 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
     """SQLite file; null: `llmsnap.db` in the state directory."""
 
 
+class ActivityConfig(Struct, frozen=True, kw_only=True):
+    """What is kept of past requests and of models that came and went."""
+
+    mode: Literal["on", "off"] = "on"
+    """`off`: nothing is kept."""
+    rows: Count = 100_000
+    """Most requests that are kept, and as many moves of models; 0: no limit."""
+    days: Count = 30
+    """Days after which they are dropped; 0: never."""
+
+
 class PerformanceConfig(Struct, frozen=True, kw_only=True):
     """Sampling of the machine."""
 
@@ -302,6 +313,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Things to do at certain moments."""
     store: StoreConfig = field(default_factory=StoreConfig)
     """Where what outlives the proxy is kept."""
+    activity: ActivityConfig = field(default_factory=ActivityConfig)
+    """What is kept of past requests and of models that came and went."""
     performance: PerformanceConfig = field(default_factory=PerformanceConfig)
     """Sampling of the machine."""
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)

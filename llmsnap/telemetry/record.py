@@ -144,6 +144,8 @@ class RequestRecord(Struct, kw_only=True):
     """When the first byte of the answer's body came that says something."""
     ended_at: float = 0.0
     status: int = 0
+    content_type: bytes = b""
+    """Of the answer, as its server wrote it."""
     is_stream: bool = False
     error: str = ""
     swap: MoveRecord | None = None

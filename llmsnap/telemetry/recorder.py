@@ -11,8 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from llmsnap.telemetry.record import ExitRecord, MoveRecord, RequestRecord
+from llmsnap.telemetry.refusal import refusal
 
 BATCH_S: Final = 0.1
+_REFUSED: Final = 400
 MOST_RECORDS: Final = 100
 """A batch of more would hold the event loop for too long."""
 
@@ -95,6 +97,8 @@ class Recorder:
             record.arrived = record.arrived_at + ago
             if record.excerpt is not None:
                 record.tokens = record.excerpt.tokens()
+                if record.status >= _REFUSED:
+                    record.error = record.error or refusal(record.status, record.excerpt.start())
                 record.excerpt = None
         for move in batch.moves:
             move.began = move.began_at + ago

@@ -97,6 +97,10 @@ class Excerpt:
         timings = timings or _object(head, b'"timings"', bytes.rfind) or {}
         return _tokens(_lenient(_Usage, usage), _lenient(_Timings, timings))
 
+    def start(self) -> bytes:
+        """Return how the body begins, as far as it is kept and can be read."""
+        return b"".join(self._head)
+
     def _fill_head(self, pieces: list[bytes]) -> None:
         came = b"".join(pieces)
         self._head.append(came[: self._room])

@@ -125,6 +125,7 @@ class Answer:
     length: int | None = None
     """`Content-Length`; None without one."""
     is_chunked: bool = False
+    content_type: bytes = b""
     is_event_stream: bool = False
     is_json: bool = False
     is_encoded: bool = False
@@ -156,6 +157,7 @@ def _note(answer: Answer, name: bytes, value: bytes) -> bool:
     """Take in what a header says; return whether it passes."""
     match name:
         case b"content-type":
+            answer.content_type = value
             kind = value.lower()
             answer.is_event_stream = kind.startswith(EVENT_STREAM)
             answer.is_json = b"json" in kind

@@ -145,6 +145,7 @@ class Reply:
         """Put the answer's beginning down; return the value of `Server-Timing`."""
         record = self._record
         excerpt = Excerpt(is_encoded=answer.is_encoded) if self._reads_tokens else None
+        record.content_type = answer.content_type
         record.begin(answer.status, is_stream=answer.is_event_stream, excerpt=excerpt)
         return timings(record.phases, record.prefill_s, record.paused_before_s)
 

@@ -114,6 +114,7 @@ class Serving:
             if not self._delivery.has_begun:
                 self._record.status = error.status
                 self._record.error = error.message
+                self._record.content_type = b"application/json"
                 raise
             self._reply.fail(error)
         finally:

@@ -10,7 +10,6 @@ from tests.config.reading import loaded
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("metricsMaxInMemory: 5", "metricsMaxInMemory"),
         ("captureBuffer: 10", "captureBuffer"),
         ("performance: {every: 1m}", "performance"),
         ("ui: {activity: {session_id: [X-A]}}", "ui"),
@@ -24,7 +23,7 @@ def test_a_key_without_effect_is_told(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "metricsMaxInMemory: 1000",
+        "metricsMaxInMemory: 5",
         "captureBuffer: 0",
         "store: {path: activity.db}",
         "performance: {every: 5s}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +19,11 @@ from llmsnap.memory.footprints import Figure, Source
 from llmsnap.runtime.devices import DeviceView
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
+from llmsnap.telemetry.history import Query, Stats
 from llmsnap.telemetry.metrics import Metrics, Sources
+from llmsnap.telemetry.rows import MoveRow, RequestRow
 from llmsnap.telemetry.tally import Tally
+from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.admin import Held
 from llmsnap.web.body import HeldBody
 from llmsnap.web.devices import Memory
@@ -135,6 +138,33 @@ class EchoProxy:
         return web.Response(text=f"{model} {request.method} {path}")
 
 
+class NoHistory:
+    """Stands in for what is known of the past."""
+
+    async def requests(self, query: Query) -> tuple[list[RequestRow], int]:
+        """None."""
+        return [], 0
+
+    async def moves(self, query: Query) -> tuple[list[MoveRow], int]:
+        """None."""
+        return [], 0
+
+    async def request(self, id_: int) -> tuple[RequestRow, MoveRow | None] | None:
+        """None."""
+        return None
+
+    async def stats(self, models: Sequence[str] = ()) -> Stats:
+        """Nothing was done."""
+        return Stats(
+            total_requests=0,
+            total_input_tokens=0,
+            total_output_tokens=0,
+            total_cache_tokens=0,
+            prompt_histogram=None,
+            gen_histogram=None,
+        )
+
+
 def stopped(model: str) -> ModelView:
     """A model that was never up."""
     return ModelView(
@@ -164,8 +194,9 @@ def front_of(
     logs: Logs | None = None,
     loopback: bool = True,
     memory: Memory | None = None,
+    more: Collection[web.RouteDef] = (),
 ) -> web.Application:
-    """The whole application over fakes."""
+    """The whole application over fakes; `more` routes in place of those that are optional."""
     fleet = fleet or FakeFleet(*config.models)
     return build_app(
         config,
@@ -175,8 +206,16 @@ def front_of(
         loopback=loopback,
         clock=lambda: NOW,
         memory=memory,
-        more=MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
+        more=more or optional_routes(),
     )
+
+
+def optional_routes() -> list[web.RouteDef]:
+    """Those of parts that aren't always there, over fakes."""
+    return [
+        *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
+        *ActivityRoutes(NoHistory()).routes(),
+    ]
 
 
 def config_of(*names: str, **models: ModelConfig) -> Config:

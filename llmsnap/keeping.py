@@ -1,0 +1,50 @@
+"""Builds what is kept of the past, and what finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from llmsnap.config.schema import Config
+from llmsnap.memory import footprints
+from llmsnap.runtime.tasks import Background
+from llmsnap.store.store import Store
+from llmsnap.telemetry import rows
+from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.history import History
+from llmsnap.telemetry.recorder import Recorder
+
+SCHEMAS: Final = (footprints.SCHEMA, rows.SCHEMA)
+"""The tables of all parts that keep rows."""
+
+
+class Keeping:
+    """The database, and what is written there of requests and models."""
+
+    def __init__(self, config: Config, state_dir: Path, recorder: Recorder) -> None:
+        path = config.store.path
+        self.store = Store(state_dir / "llmsnap.db" if path is None else Path(path), SCHEMAS)
+        self._config = config
+        self._recorder = recorder
+        self.history = History(self.store)
+        if config.activity.mode == "on":
+            activity = Activity(self.store, rows=self._most_rows, days=config.activity.days)
+            recorder.listen(activity.take)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Have the database open within the block, and all written after it."""
+        background = Background()
+        background.spawn(self.store.run(), name="store")
+        try:
+            yield
+        finally:
+            self._recorder.flush()
+            await self.store.aclose()
+            await background.aclose()
+
+    def _most_rows(self) -> int:
+        in_memory = self.store.path is None
+        return self._config.metrics_max_in_memory if in_memory else self._config.activity.rows

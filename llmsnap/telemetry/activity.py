@@ -1,0 +1,71 @@
+"""Keeps a row a request and a row a move of a model, as many and as long as is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+from llmsnap.telemetry.recorder import Batch
+from llmsnap.telemetry.rows import INSERT_MOVE, INSERT_REQUEST, move_values, request_values
+
+_DAY_S: Final = 86400.0
+_PRUNED_EVERY: Final = 500
+"""Rows that come between two looks at what is too old."""
+_BY_COUNT: Final = "DELETE FROM {} WHERE id <= (SELECT max(id) FROM {}) - ?"
+_BY_AGE: Final = "DELETE FROM {} WHERE at < (SELECT max(at) FROM {}) - ?"
+_TABLES: Final = ("requests", "moves")
+
+Ask = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
+
+
+class Keeps(Protocol):
+    """What is needed of the store."""
+
+    def write(
+        self, sql: str, values: Sequence[Any], told: Callable[[int], None] | None = None
+    ) -> None: ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Ask]: ...
+
+
+class Activity:
+    """Writes what has happened; `Recorder` hands it the batches.
+
+    At most `rows()` rows are kept of requests, and as many of moves, for at most `days`; 0: without
+    end. `announce` is told the id of each new request.
+    """
+
+    def __init__(
+        self,
+        store: Keeps,
+        *,
+        rows: Callable[[], int],
+        days: float,
+        announce: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._rows = rows
+        self._days = days
+        self._announce = announce
+        self._since_pruned = _PRUNED_EVERY
+        """The rows of earlier times are looked at with the first batch, when the file is open."""
+
+    def take(self, batch: Batch) -> None:
+        """Keep what has ended."""
+        for move in batch.moves:
+            self._store.write(INSERT_MOVE, move_values(move))
+        for record in batch.requests:
+            self._store.write(INSERT_REQUEST, request_values(record), self._announce)
+        self._since_pruned += len(batch.requests) + len(batch.moves)
+        if self._since_pruned >= min(_PRUNED_EVERY, self._rows() or _PRUNED_EVERY):
+            self._prune()
+
+    def _prune(self) -> None:
+        self._since_pruned = 0
+        rows = self._rows()
+        for table in _TABLES:
+            if rows:
+                self._store.write(_BY_COUNT.format(table, table), (rows,))
+            if self._days:
+                self._store.write(_BY_AGE.format(table, table), (self._days * _DAY_S,))

@@ -1,0 +1,206 @@
+"""What was done so far, request by request and move by move: llmsnap's own API and llama-swap's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+from multidict import MultiMapping
+
+from llmsnap.errors import BadRequest, NotFound
+from llmsnap.telemetry.history import MOVE_SORTS, SORTS, Query, Stats
+from llmsnap.telemetry.rows import MoveRow, RequestRow, recalled
+from llmsnap.telemetry.story import why
+from llmsnap.web.envelope import json_answer
+
+_MOST_ROWS: Final = 999
+_KINDS: Final = ("wake", "start", "sleep", "stop")
+_UNKNOWN: Final = -1
+
+
+class Remembers(Protocol):
+    """What is needed of the history."""
+
+    async def requests(self, query: Query) -> tuple[list[RequestRow], int]: ...
+
+    async def moves(self, query: Query) -> tuple[list[MoveRow], int]: ...
+
+    async def request(self, id_: int) -> tuple[RequestRow, MoveRow | None] | None: ...
+
+    async def stats(self, models: Sequence[str] = ()) -> Stats: ...
+
+
+class ActivityRoutes:
+    """Shows rows of activity. `has_capture` says whether a request was kept whole."""
+
+    def __init__(
+        self, history: Remembers, *, has_capture: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        self._history = history
+        self._has_capture = has_capture
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes to mount."""
+        return [
+            web.get("/api/metrics/activity", self.requests),
+            web.get("/api/metrics/stats", self.stats),
+            web.get("/api/activity/{row}", self.request),
+            web.get("/api/swaps", self.moves),
+        ]
+
+    async def requests(self, request: web.Request) -> web.Response:
+        """List requests as llama-swap does, the newest first unless it is asked otherwise."""
+        query = read_query(request.query)
+        rows, total = await self._history.requests(query)
+        return _page([self._peers_row(row) for row in rows], query, total)
+
+    async def stats(self, request: web.Request) -> web.Response:
+        """Sum up, of one model or of all."""
+        return json_answer(await self._history.stats(tuple(request.query.getall("model", ()))))
+
+    async def request(self, request: web.Request) -> web.Response:
+        """Show all that is known of one request, and why it took so long."""
+        id_ = row_id(request)
+        found = await self._history.request(id_)
+        if found is None:
+            raise NotFound(f"no request {id_} is kept; GET /api/metrics/activity lists those")
+        row, swap = found
+        return json_answer(
+            {
+                **_fields(row),
+                "has_capture": self._has_capture(row.id),
+                "why": why(recalled(row, swap)),
+                "swap": swap and _fields(swap),
+            }
+        )
+
+    async def moves(self, request: web.Request) -> web.Response:
+        """List how models came and went, the newest first, with phases and reasons."""
+        query = read_query(request.query, MOVE_SORTS)
+        rows, total = await self._history.moves(query)
+        return _page([_fields(row) for row in rows], query, total)
+
+    def _peers_row(self, row: RequestRow) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "id": row.id,
+            "timestamp": timestamp(row.at),
+            "model": row.model,
+            "req_path": row.path,
+            "resp_content_type": row.kind,
+            "resp_status_code": row.status,
+            "tokens": {
+                "cache_tokens": _known(row.cached),
+                "draft_tokens": _known(row.drafted),
+                "draft_acc_tokens": _known(row.accepted),
+                "input_tokens": row.computed or 0,
+                "output_tokens": row.generated or 0,
+                "prompt_per_second": _speed(row.computed, row.prompt_s),
+                "tokens_per_second": _speed(row.generated, row.generation_s),
+            },
+            "duration_ms": round(row.duration_s * 1000),
+            "has_capture": self._has_capture(row.id),
+        }
+        return entry | ({"error_msg": row.error} if row.error else {})
+
+
+def read_query(given: MultiMapping[str], sorts: Collection[str] = tuple(SORTS)) -> Query:
+    """Return which rows are wanted. Raises BadRequest, which names the parameter.
+
+    `sorts` are what the rows may be sorted by.
+    """
+    start, end = _moment(given, "start"), _moment(given, "end")
+    if start is not None and end is not None and start > end:
+        raise BadRequest("start must not be after end")
+    min_id, max_id = _number(given, "min_id"), _number(given, "max_id")
+    if min_id is not None and max_id is not None and min_id > max_id:
+        raise BadRequest("min_id must not be above max_id")
+    kinds = tuple(given.getall("kind", ()))
+    for kind in kinds:
+        _one_of("kind", kind, _KINDS)
+    return Query(
+        models=tuple(given.getall("model", ())),
+        start=start,
+        end=end,
+        min_id=min_id,
+        max_id=max_id,
+        kinds=kinds,
+        limit=_number(given, "limit", most=_MOST_ROWS) or Query().limit,
+        page=_number(given, "page") or 1,
+        sort=_one_of("sort", given.get("sort", "id"), sorts),
+        ascending=_one_of("order", given.get("order", "desc"), ("asc", "desc")) == "asc",
+    )
+
+
+def row_id(request: web.Request) -> int:
+    """Return the id in the path. Raises BadRequest."""
+    text = request.match_info["row"]
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        raise BadRequest(f"id must be a number from 0 up, not {text!r}")
+    return int(text)
+
+
+_MOST_DIGITS: Final = 18
+"""SQLite's numbers have 64 bits."""
+
+
+def timestamp(at: float) -> str:
+    """Return Unix seconds as RFC 3339 writes them."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _fields(row: RequestRow | MoveRow) -> dict[str, Any]:
+    fields = {name: getattr(row, name) for name in row.__struct_fields__}
+    return fields | {"timestamp": timestamp(row.at)}
+
+
+def _page(rows: list[dict[str, Any]], query: Query, total: int) -> web.Response:
+    return json_answer(
+        {
+            "data": rows,
+            "page": query.page,
+            "limit": query.limit,
+            "total": total,
+            "total_pages": math.ceil(total / query.limit),
+        }
+    )
+
+
+def _known(count: int | None) -> int:
+    return _UNKNOWN if count is None else count
+
+
+def _speed(count: int | None, seconds: float | None) -> float:
+    return round(count / seconds, 3) if count is not None and seconds else _UNKNOWN
+
+
+def _one_of(name: str, value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise BadRequest(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    return value
+
+
+def _number(given: MultiMapping[str], name: str, most: int | None = None) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    if number < 1 or (most is not None and number > most):
+        span = f"from 1 to {most}" if most is not None else "from 1 up"
+        raise BadRequest(f"{name} must be a number {span}, not {text!r}")
+    return number
+
+
+def _moment(given: MultiMapping[str], name: str) -> float | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadRequest(f"{name} must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
+    return moment.timestamp()

@@ -1,0 +1,208 @@
+"""What was done so far, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.history import History
+from llmsnap.web.activity import ActivityRoutes
+from tests.helpers.waiting import eventually
+from tests.telemetry.kept import CACHED, NOON, WAITED, batch, move, opened, request, wake
+from tests.web.fleet import config_of, front_of
+
+Client = TestClient[Any, Any]
+
+SWAP = wake(at=NOON - 4)
+REQUESTS = (
+    request("b", content_type=b"text/event-stream"),
+    request("a", at=NOON + 1, phases=WAITED, swap=SWAP, tokens=CACHED, forwarded_at=14.1),
+    request("a", at=NOON + 2, status=503, error="it wasn't available"),
+)
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of a proxy with a past: three requests, of which the second waited for a wake."""
+    async with opened(tmp_path) as store:
+        history = History(store)
+        Activity(store, rows=lambda: 0, days=0).take(
+            batch(SWAP, move("b", "stop", error="it didn't"), *REQUESTS)
+        )
+        routes = ActivityRoutes(history, has_capture=lambda id_: id_ == 2).routes()
+        app = front_of(config_of("a", "b"), more=routes)
+        async with TestClient(TestServer(app)) as client:
+
+            async def all_there() -> bool:
+                return len((await got(client, "/api/metrics/activity"))["data"]) == 3
+
+            await eventually(all_there)
+            yield client
+
+
+async def got(client: Client, path: str) -> Any:
+    """What a GET answers."""
+    async with client.get(path) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.json()
+
+
+async def test_p53_rows_are_those_of_llama_swap(client: Client) -> None:
+    """Names, units, and what stands for an unknown number."""
+    page = await got(client, "/api/metrics/activity")
+    known, unknown = page["data"][1], page["data"][2]
+
+    assert {key: page[key] for key in page if key != "data"} == {
+        "page": 1,
+        "limit": 25,
+        "total": 3,
+        "total_pages": 1,
+    }
+    assert known == {
+        "id": 2,
+        "timestamp": "2027-01-15T08:00:01.000+00:00",
+        "model": "a",
+        "req_path": "/v1/completions",
+        "resp_content_type": "application/json",
+        "resp_status_code": 200,
+        "tokens": {
+            "cache_tokens": 31204,
+            "draft_tokens": -1,
+            "draft_acc_tokens": -1,
+            "input_tokens": 56,
+            "output_tokens": 410,
+            "prompt_per_second": 224,
+            "tokens_per_second": 50,
+        },
+        "duration_ms": 2000,
+        "has_capture": True,
+    }
+    assert unknown["resp_content_type"] == "text/event-stream"
+    assert unknown["tokens"]["cache_tokens"] == -1
+    assert unknown["tokens"]["input_tokens"] == 0
+    assert unknown["tokens"]["tokens_per_second"] == -1
+    assert page["data"][0]["error_msg"] == "it wasn't available"
+
+
+async def test_pages_follow_each_other(client: Client) -> None:
+    """With the number of all."""
+    page = await got(client, "/api/metrics/activity?limit=2&page=2&order=asc")
+
+    assert [row["id"] for row in page["data"]] == [3]
+    assert (page["page"], page["limit"], page["total"], page["total_pages"]) == (2, 2, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("model=a", [3, 2]),
+        ("model=a&model=b", [3, 2, 1]),
+        ("start=2027-01-15T08:00:01Z", [3, 2]),
+        ("end=2027-01-15T09:00:01%2B01:00", [2, 1]),
+        ("min_id=2&max_id=2", [2]),
+        ("sort=model&order=asc", [2, 3, 1]),
+    ],
+)
+async def test_rows_are_chosen_and_sorted(client: Client, query: str, ids: Sequence[int]) -> None:
+    """As llama-swap's page asks for them."""
+    page = await got(client, f"/api/metrics/activity?{query}")
+
+    assert [row["id"] for row in page["data"]] == ids
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/api/metrics/activity?limit=0", "limit"),
+        ("/api/metrics/activity?limit=1000", "limit"),
+        ("/api/metrics/activity?limit=all", "limit"),
+        ("/api/metrics/activity?page=0", "page"),
+        ("/api/metrics/activity?page=-1", "page"),
+        (f"/api/metrics/activity?page={'9' * 30}", "page"),
+        ("/api/metrics/activity?min_id=\u0663", "min_id"),
+        ("/api/metrics/activity?max_id=", "max_id"),
+        ("/api/metrics/activity?min_id=2&max_id=1", "min_id"),
+        ("/api/metrics/activity?start=yesterday", "start"),
+        ("/api/metrics/activity?end=2027-01-15T08:00:01", "end"),
+        ("/api/metrics/activity?start=2027-01-02T00:00:00Z&end=2027-01-01T00:00:00Z", "start"),
+        ("/api/metrics/activity?sort=client", "sort"),
+        ("/api/metrics/activity?order=up", "order"),
+        ("/api/swaps?kind=nap", "kind"),
+        ("/api/swaps?sort=prompt", "sort"),
+        ("/api/activity/first", "id"),
+        (f"/api/activity/{'9' * 30}", "id"),
+    ],
+)
+async def test_parameters_that_make_no_sense_are_named(
+    client: Client, path: str, named: str
+) -> None:
+    """400."""
+    async with client.get(path) as answer:
+        assert answer.status == 400
+        assert named in (await answer.json())["error"]["message"]
+
+
+async def test_p11_stats_sum_up(client: Client) -> None:
+    """Of all models, or of one."""
+    every = await got(client, "/api/metrics/stats")
+    one = await got(client, "/api/metrics/stats?model=b")
+
+    assert every["total_requests"] == 3
+    assert every["total_cache_tokens"] == 31204
+    assert every["gen_histogram"]["bins"] == [1]
+    assert every["gen_histogram"]["binSize"] == 0
+    assert one == {
+        "total_requests": 1,
+        "total_input_tokens": 0,
+        "total_output_tokens": 0,
+        "total_cache_tokens": 0,
+        "prompt_histogram": None,
+        "gen_histogram": None,
+    }
+
+
+async def test_a23_one_request_says_why_it_was_slow(client: Client) -> None:
+    """In a sentence, with the numbers that it is made of."""
+    row = await got(client, "/api/activity/2")
+
+    assert row["why"].startswith(
+        "waited 4.1 s: 0.2 s for b to finish, 0.9 s to put b to sleep, 3.0 s to wake a; "
+    )
+    assert "31,204 of 31,260 prompt tokens came from cache" in row["why"]
+    assert row["phases"] == {"drain": 0.2, "evict": 0.9, "wake": 3.0}
+    assert row["swap"]["departures"] == [{"model": "b", "kind": "sleep"}]
+    assert row["has_capture"] is True
+
+
+async def test_u102_what_isnt_known_is_absent(client: Client) -> None:
+    """And not zero."""
+    row = await got(client, "/api/activity/1")
+
+    assert (row["computed"], row["cached"], row["generated"], row["swap"]) == (None,) * 4
+
+
+async def test_a_request_that_isnt_kept_is_not_found(client: Client) -> None:
+    """404, with the list of those that are."""
+    async with client.get("/api/activity/99") as answer:
+        assert answer.status == 404
+        assert "/api/metrics/activity" in (await answer.json())["error"]["message"]
+
+
+async def test_a11_swaps_are_listed_with_phases_and_reasons(client: Client) -> None:
+    """The newest first; one kind, where only that is wanted."""
+    page = await got(client, "/api/swaps")
+    wakes = await got(client, "/api/swaps?kind=wake")
+
+    assert [(row["model"], row["kind"], row["reason"]) for row in page["data"]] == [
+        ("b", "stop", "asked"),
+        ("a", "wake", "requested"),
+    ]
+    assert page["data"][0]["error"] == "it didn't"
+    (swap,) = wakes["data"]
+    assert swap["phases"] == {"drain": 0.2, "evict": 0.9, "wake": 3.0}
+    assert swap["swap_s"] == 3.9
