@@ -22,6 +22,7 @@ schema: $(VENV)/.test
 
 benchmarks: $(VENV)/.test
 	$(BIN)/python -m tests.benchmarks.overhead
+	$(BIN)/python -m tests.benchmarks.mixed
 
 clean:
 	rm -rf $(VENV)
