@@ -20,7 +20,7 @@ from llmsnap.config.faults import Fault, Line, located
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses_below
 from llmsnap.config.memory import check_memory
 from llmsnap.config.models import ModelReader, unknown_macro
-from llmsnap.config.naming import finish_aliases, finish_preload
+from llmsnap.config.naming import finish_aliases, finish_default, finish_preload
 from llmsnap.config.older import modern_peers, refuse_older_profiles
 from llmsnap.config.peers import finish_peers
 from llmsnap.config.routing import finish_routing
@@ -106,7 +106,8 @@ def _read(root: MapNode, decoder: Decoder) -> Config:
     models = _models(root, reader)
     config = structs.replace(settings, macros=macros, models=finish_aliases(models, root, decoder))
     preload = finish_preload(config, root, decoder)
-    config = structs.replace(config, hooks=Hooks(on_startup=OnStartup(preload=preload)))
+    hooks = Hooks(on_startup=OnStartup(preload=preload))
+    config = structs.replace(config, hooks=hooks, default=finish_default(config, root))
     config = finish_routing(config, root, decoder)
     config = structs.replace(config, peers=finish_peers(config, root))
     check_selectors(config, root)

@@ -61,6 +61,19 @@ def finish_preload(config: Config, root: MapNode, decoder: Decoder) -> tuple[str
     return tuple(ids)
 
 
+def finish_default(config: Config, root: MapNode) -> str:
+    """Return the id of the default model; empty: there is none. Raises Fault."""
+    if not config.default:
+        return ""
+    names = config.names()
+    if config.default not in names:
+        suggestion = nearest(config.default, names)
+        remedy = f"did you mean {suggestion!r}?" if suggestion else "define it under models"
+        message = f"no model or alias {config.default!r}; {remedy}"
+        raise Fault(message, line=line_of(root, "default"), path="default")
+    return names[config.default]
+
+
 def _owners(models: Mapping[str, ModelConfig], root: MapNode, decoder: Decoder) -> dict[str, str]:
     owners: dict[str, str] = {}
     for id_, model in models.items():

@@ -131,6 +131,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Prompt whose answer must be the same after each wake; empty: none."""
     pinned: bool = False
     """Never made to leave for another model."""
+    class_: Literal["main", "helper"] = field(default="main", name="class")
+    """`helper`: its requests put no main model out that is in use."""
     ram_bytes: Bytes | None = field(default=None, name="ram")
     """Memory on device `host` while awake."""
     vram: Bytes | dict[str, Bytes] | None = None
@@ -299,6 +301,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """The models by id."""
     groups: dict[str, GroupConfig] = field(default_factory=dict)
     """Which models replace each other; `(default)` holds those that are in no other group."""
+    default: str = ""
+    """Model, by id or alias, that comes back by itself as soon as there is room; empty: none."""
     matrix: MatrixConfig = field(default_factory=MatrixConfig)
     """Combinations of models that may be loaded together, in place of groups."""
     routing: RoutingConfig = field(default_factory=RoutingConfig)

@@ -54,6 +54,7 @@ def sleep(board: Board, event: SleepRequested) -> None:
         return
     if not slot.serving and not slot.waiting:
         slot.asked_to_sleep = True
+        slot.dismissed = slot.spec.is_default
         if slot not in board.timed:
             board.timed.append(slot)
 

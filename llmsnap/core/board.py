@@ -41,6 +41,8 @@ class Board:
     ) -> None:
         self.slots = {slot.name: slot for slot in slots}
         self.pinned = [slot for slot in self.slots.values() if slot.spec.pinned]
+        self.default = next((slot for slot in self.slots.values() if slot.spec.is_default), None)
+        """The model that comes back by itself (R11)."""
         self.timed = [
             slot
             for slot in self.slots.values()
@@ -85,10 +87,10 @@ class Board:
 
     # ---- places in the queue -------------------------------------------------------------------
 
-    def enqueue(self, number: int, slot: Slot, *, limited: bool) -> None:
+    def enqueue(self, number: int, slot: Slot, *, limited: bool, is_helper: bool = False) -> None:
         """Give a client a place in the queue."""
         since = self.now - slot.spec.head_start_s
-        ticket = Ticket(since, self._next_seq(), slot, number, limited, self.now)
+        ticket = Ticket(since, self._next_seq(), slot, number, limited, is_helper, self.now)
         self.tickets[number] = ticket
         self._line_up(ticket)
         slot.waiting += 1
@@ -156,7 +158,7 @@ class Board:
     def load(self, slot: Slot, share: Share, cause: Cause) -> None:
         """Bring `slot` up: wake it if it sleeps, else start its next generation."""
         slot.share, slot.booked = share, share.bytes
-        slot.need_is_news = False
+        slot.need_is_news = slot.dismissed = False
         slot.pace.begin(self.now)
         if slot.state in SLUMBER:
             slot.move(Trigger.WAKE)
@@ -164,7 +166,6 @@ class Board:
             self.actions.append(Wake(slot.name, slot.generation, cause))
         else:
             slot.generation += 1
-            slot.dismissed = False
             slot.error = None
             slot.refused_wakes, slot.wake_at = 0, -inf
             slot.move(Trigger.START)

@@ -13,6 +13,8 @@ class Why(StrEnum):
     """A client waits for it."""
     PINNED = "pinned"
     """It is to be up at all times."""
+    DEFAULT = "default"
+    """It comes back whenever there is room."""
     RESUMED = "resumed"
     """Its clients wait in the middle of their answers."""
     ROOM = "room"

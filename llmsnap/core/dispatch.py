@@ -49,7 +49,7 @@ def admit_only_one(board: Board) -> bool:
 
 
 class Walk:
-    """One walk over the queue, oldest entry first.
+    """One walk over the queue, oldest entry first, helpers last.
 
     What older entries claim isn't there for younger ones, and the models that older entries closed
     take no younger tickets.
@@ -65,7 +65,8 @@ class Walk:
     def run(self) -> None:
         """Admit who can be admitted, and do for the others what can be done now (R5)."""
         board = self._board
-        for entry in list(board.queue.values()):
+        # Sorting keeps the order of those that are alike.
+        for entry in sorted(board.queue.values(), key=_comes_last):
             slot = entry.slot
             is_ready = slot.state is State.READY
             if entry.seq not in board.queue:
@@ -118,7 +119,7 @@ class Walk:
         if victims is None:
             if slot.timeline.phase is Phase.DRAIN:
                 slot.timeline.enter(Phase.QUEUE, board.now)
-            if want.is_fair:
+            if want.is_fair and not want.is_helpers:
                 self._claim(slot, share)
             return
         self.closed.update(victims)
@@ -162,6 +163,11 @@ class Walk:
         board.reject_waiting(slot, reasons.does_not_fit(board, slot))
         if slot.is_paused:
             board.end(slot, lambda _: reasons.lost(slot), Cause(Why.MISFIT))
+
+
+def _comes_last(entry: Entry) -> bool:
+    """Whether `entry` is a helper's, who takes what others leave."""
+    return isinstance(entry, Ticket) and entry.is_helper
 
 
 def _cause(entry: Entry) -> Cause:

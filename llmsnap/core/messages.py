@@ -36,6 +36,10 @@ class ModelSpec:
     ability_follows: bool = False
     """Whether an `AbilityChanged` comes soon after each time that it has started."""
     pinned: bool = False
+    is_helper: bool = False
+    """Its requests put nobody out who is in use (R7)."""
+    is_default: bool = False
+    """It comes back by itself as soon as there is room (R11)."""
     head_start_s: float = 0.0
     """By how much its requests count as older than they are (R1); negative: as younger."""
     concurrency_limit: int = 0
@@ -89,12 +93,13 @@ class RequestArrived:
     """A client wants `model`; `ticket` is its number.
 
     `limited` is False for administrators' loads and preloads, which don't count against
-    `concurrencyLimit`.
+    `concurrencyLimit`. `is_helper` overrides the model's own; None: it doesn't.
     """
 
     ticket: int
     model: str
     limited: bool = True
+    is_helper: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

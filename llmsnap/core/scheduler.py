@@ -69,7 +69,7 @@ class Scheduler:
         ]
         self._board = Board(slots, Ledger(slots, capacity, tiers), schedule, constraints)
         self._clock = clock
-        if self._board.pinned:
+        if self._board.pinned or self._board.default is not None:
             self._board.alarm = clock()
         self.history: deque[tuple[float, Event, tuple[Action, ...]]] = deque(maxlen=1000)
         """The last events: when, what, and what was ordered. For post-mortems."""
@@ -155,6 +155,7 @@ class Scheduler:
             closed = walk.closed
         if board.timed:
             timers.run_timers(board, closed)
+        timers.recall_default(board)
 
 
 def _view(slot: Slot) -> ModelView:

@@ -154,6 +154,7 @@ class Ticket(Entry):
 
     number: int
     limited: bool
+    is_helper: bool
     arrived: float
 
 

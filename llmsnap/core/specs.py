@@ -32,6 +32,7 @@ def specs_for(
     return [
         replace(
             _spec(name, model, capacity, None if usable is None else usable[name]),
+            is_default=name == config.default,
             head_start_s=_HEAD_START_S * priority.get(name, 0),
         )
         for name, model in config.models.items()
@@ -84,6 +85,7 @@ def _spec(
         estimate=estimate,
         ability_follows=model.sleep_mode != "off",
         pinned=model.pinned,
+        is_helper=model.class_ == "helper",
         concurrency_limit=max(0, model.concurrency_limit),
         ttl_s=model.ttl_s or inf,
         sleep_after_s=model.sleep_after_s or inf,

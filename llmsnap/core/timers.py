@@ -1,4 +1,4 @@
-"""R11, R12: what happens because time has passed, or because a model is pinned."""
+"""R11, R12: what happens because time has passed, or because a model is to be up by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from llmsnap.core.board import Board
 from llmsnap.core.cause import ASKED, Cause, Why
+from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import DOWN, SLUMBER, Slot
 from llmsnap.core.wayout import TierRoom, put_out, tier_room
@@ -26,6 +27,21 @@ def call_pinned(board: Board) -> None:
             board.enqueue_call(slot)
 
 
+def recall_default(board: Board) -> None:
+    """Bring the default model back if nobody waits, and nobody has to leave for it (R11).
+
+    Not one that an administrator unloaded or put to sleep, before it is asked for.
+    """
+    slot = board.default
+    if slot is None or board.queue or slot.dismissed or slot.state not in DOWN | SLUMBER:
+        return
+    share = board.ledger.share_of(slot)
+    if may_load_now(board, slot, share) and board.due(
+        max(slot.retry_at, slot.call_at, slot.wake_at)
+    ):
+        board.load(slot, share, Cause(Why.DEFAULT))
+
+
 def run_timers(board: Board, closed: Collection[Slot]) -> None:
     """Put idle models to sleep, or stop them, when their time has come (R12)."""
     for slot in board.timed:
@@ -38,7 +54,7 @@ def run_timers(board: Board, closed: Collection[Slot]) -> None:
 
 
 def _asleep(board: Board, slot: Slot) -> None:
-    if not slot.spec.pinned and board.due(slot.used_at + slot.spec.ttl_s):
+    if not _stays(slot) and board.due(slot.used_at + slot.spec.ttl_s):
         board.stop(slot, _idled(board, slot, Why.TTL))
 
 
@@ -49,12 +65,17 @@ def _idle(board: Board, slot: Slot) -> None:
             slot.asked_to_sleep = False  # a pinned one would be stopped, and loaded again
         else:
             put_out(board, slot, ASKED)
-    elif not spec.pinned:
+    elif not _stays(slot):
         if board.due(slot.used_at + spec.ttl_s):
             board.stop(slot, _idled(board, slot, Why.TTL))
         elif spec.can_sleep and board.due(slot.used_at + spec.sleep_after_s):
             # One that can't sleep stays: only `ttl` stops what is idle.
             put_out(board, slot, _idled(board, slot, Why.IDLE))
+
+
+def _stays(slot: Slot) -> bool:
+    """Whether no timer moves it, for it would only come back."""
+    return slot.spec.pinned or slot.spec.is_default
 
 
 def _idled(board: Board, slot: Slot, why: Why) -> Cause:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llmsnap.core.board import Board
 from llmsnap.core.lifecycle import State
 from llmsnap.core.placement import Share, pick_victims
-from llmsnap.core.slot import Call, Entry, Slot
+from llmsnap.core.slot import Call, Entry, Slot, Ticket
 from llmsnap.core.wayout import TierRoom, tier_room
 
 
@@ -24,6 +24,11 @@ class Want:
     is_fair: bool
     """Whether it has waited long enough to make others leave their clients."""
 
+    @property
+    def is_helpers(self) -> bool:
+        """Whether it must leave those alone that are in use, however long it waits."""
+        return isinstance(self.entry, Ticket) and self.entry.is_helper
+
 
 def find_victims(board: Board, want: Want, closed: Collection[Slot]) -> list[Slot] | None:
     """Return the models that make room for `want`, or None if too few may go yet (R7).
@@ -38,6 +43,7 @@ def find_victims(board: Board, want: Want, closed: Collection[Slot]) -> list[Slo
         and not slot.spec.pinned
         and slot not in closed
         and _would_help(slot, want)
+        and (not want.is_helpers or _is_out_of_use(board, slot))
     ]
     idle = [
         slot for slot in candidates if not slot.serving and _is_released(board, slot, want.is_fair)
@@ -69,6 +75,14 @@ def is_pausable(board: Board, slot: Slot, want: Want) -> bool:
         and board.due(slot.ready_at + slot.slice_s)
         and tier_room(board, slot)[0] is not TierRoom.NO
     )
+
+
+def _is_out_of_use(board: Board, slot: Slot) -> bool:
+    """Whether a helper may put `slot` out: another helper, or one that nobody used for long."""
+    if slot.spec.is_helper:
+        return True
+    in_use = slot.serving or slot.waiting
+    return not in_use and board.due(slot.used_at + slot.min_awake_s)
 
 
 def _would_help(slot: Slot, want: Want) -> bool:

@@ -31,6 +31,7 @@ class Lease:
         "_waiting",
         "aborted",
         "granted",
+        "is_helper",
         "limited",
         "model",
         "on_abort",
@@ -56,10 +57,18 @@ class Lease:
     aborted: LlmsnapError | None
     """Why the scheduler refused or ended this; the holder looks here after setting `on_abort`."""
 
-    def __init__(self, tickets: Tickets, ticket: int, model: str, limited: bool) -> None:
+    def __init__(
+        self,
+        tickets: Tickets,
+        ticket: int,
+        model: str,
+        limited: bool,
+        is_helper: bool | None = None,
+    ) -> None:
         self.ticket = ticket
         self.model = model
         self.limited = limited
+        self.is_helper = is_helper
         self.phases = NO_WAIT
         self.on_abort = None
         self.aborted = None
@@ -72,7 +81,7 @@ class Lease:
     async def __aenter__(self) -> Lease:
         tickets = self._tickets
         tickets.open[self.ticket] = self
-        tickets.post(RequestArrived(self.ticket, self.model, self.limited))
+        tickets.post(RequestArrived(self.ticket, self.model, self.limited, self.is_helper))
         if not self.granted and self.aborted is None:
             self._waiting = asyncio.get_running_loop().create_future()
             try:
@@ -133,9 +142,9 @@ class Tickets:
         self.open: dict[int, Lease] = {}
         self._numbers = itertools.count(1)
 
-    def draw(self, model: str, *, limited: bool) -> Lease:
+    def draw(self, model: str, *, limited: bool, is_helper: bool | None = None) -> Lease:
         """Return a new lease, to be entered once."""
-        return Lease(self, next(self._numbers), model, limited)
+        return Lease(self, next(self._numbers), model, limited, is_helper)
 
     def leave(self, lease: Lease) -> None:
         """Report that a client is done, once."""

@@ -18,7 +18,9 @@ from llmsnap.runtime.upstream import Upstream
 class Lends(Protocol):
     """Who lends the models of this machine."""
 
-    def lease(self, model: str, *, limited: bool = True) -> Lease: ...
+    def lease(
+        self, model: str, *, limited: bool = True, is_helper: bool | None = None
+    ) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
 
@@ -57,11 +59,11 @@ class Network:
         }
         self._tickets = Tickets(lambda _: None)
 
-    def lease(self, model: str, *, limited: bool = True) -> Lease:
+    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
         """Return a block within which `model` may be used."""
         upstream = self._upstreams.get(model)
         if upstream is None:
-            return self._local.lease(model, limited=limited)
+            return self._local.lease(model, limited=limited, is_helper=is_helper)
         lease = PeerLease(self._tickets, 0, model, limited)
         lease.grant(upstream, NO_WAIT)
         return lease

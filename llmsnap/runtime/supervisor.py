@@ -102,12 +102,13 @@ class Supervisor:
 
     # ---- for requests --------------------------------------------------------------------------
 
-    def lease(self, model: str, *, limited: bool = True) -> Lease:
+    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
         """Return a block within which `model` is up; see `Lease`.
 
         Not `limited`: an administrator's, which doesn't count against `concurrencyLimit`.
+        `is_helper`: it puts nobody out who is in use; None: as the model's `class` says.
         """
-        return self._tickets.draw(model, limited=limited)
+        return self._tickets.draw(model, limited=limited, is_helper=is_helper)
 
     def stalled(self, model: str, generation: int) -> None:
         """End a process that is busy and silent; its model starts anew when next wanted."""

@@ -53,6 +53,8 @@ class Order:
     """Further headers, whole lines."""
     wants_plain: bool = False
     """Whether the answer is to be readable: not compressed."""
+    is_helper: bool | None = None
+    """Whether it puts nobody out who is in use; None: as the model's `class` says."""
     via: bytes = b""
     """What it adds to `Via` on its way to a peer; empty: it goes to a server of ours."""
 

@@ -31,7 +31,7 @@ from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.peering import refuse_loop, with_model
-from llmsnap.web.select import Wanted, wanted
+from llmsnap.web.select import Wanted, class_of, wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS, QUERY_GETS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
 from llmsnap.web.sse import PING_S
@@ -126,6 +126,7 @@ class Proxy:
             await route.filters.payload(asked, body, declared=declared),
             self._hidden,
             wants_plain=asked.stream or route.renames,
+            is_helper=class_of(request),
             via=route.via,
         )
         rename_to = asked.model if route.renames else ""
@@ -164,6 +165,7 @@ class Proxy:
             upgrade = upgrade_lines(request)
             payload = await _untouched(request, body, declared)
             order = Order(request, target, payload, self._hidden, upgrade, via=route.via)
+            order.is_helper = class_of(request)
             delivery = Delivery(request, outlet, route.manner)
             record = _record(request, route, order)
             divert_to = partial(divert, request) if upgrade else None

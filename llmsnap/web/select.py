@@ -16,6 +16,8 @@ from llmsnap.web.head import Head
 from llmsnap.web.multipart import Field, find_field
 
 _FORM_MODEL: Final = re.compile(rb"(?:^|&)model=([^&]*)")
+CLASS: Final = "X-Llmsnap-Class"
+_CLASSES: Final = frozenset({"main", "helper"})
 _BLANK: Final = b" \t\r\n"
 _QUOTE: Final = b'"'
 
@@ -76,6 +78,19 @@ async def wanted(request: Head, body: HeldBody) -> Wanted:
     field = Field(*form.span(1), form[1])
     named = _given(name or request.query.get("model", ""))
     return Wanted(named, field=field, is_encoded=True)
+
+
+def class_of(request: Head) -> bool | None:
+    """Return whether the request says that it is a helper's; None: it doesn't say.
+
+    Raises BadRequest for other words than there are.
+    """
+    given = request.headers.get(CLASS, "")
+    if not given:
+        return None
+    if given.lower() not in _CLASSES:
+        raise BadRequest(f"{CLASS} is {given!r}; write main or helper")
+    return given.lower() == "helper"
 
 
 def in_json(held: Buffer) -> Wanted:

@@ -32,7 +32,9 @@ _NEWS_S: Final = 0.2
 class Lender(Protocol):
     """What the hot path needs of the supervisor."""
 
-    def lease(self, model: str, *, limited: bool = True) -> Lease: ...
+    def lease(
+        self, model: str, *, limited: bool = True, is_helper: bool | None = None
+    ) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
 
@@ -106,7 +108,7 @@ class Serving:
         await run(limited)
 
     async def _run(self, limited: bool) -> None:
-        lease = self._lender.lease(self._route.id, limited=limited)
+        lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
         number = self._inflight.add(self._record, self._order.request.method, lease)
         try:
             await self._run_with(lease)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.config.reading import loaded, read, refusal
 
 
@@ -66,4 +68,21 @@ def test_preloading_a_misspelt_model() -> None:
     assert result.warnings == (
         "config.yaml:2: hooks.on_startup.preload[0]: 'qwne' isn't a model or alias; "
         "did you mean 'qwen'?",
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "al"])
+def test_the_default_model(name: str) -> None:
+    """By its id or an alias."""
+    config = read(f"models: {{a: {{cmd: 'z ${{PORT}}', aliases: [al]}}}}\ndefault: {name}\n")
+
+    assert config.default == "a"
+
+
+def test_a_default_model_that_there_isnt() -> None:
+    """It could never come."""
+    text = "models: {small: {cmd: 'z ${PORT}'}}\ndefault: smal\n"
+
+    assert refusal(text) == (
+        "config.yaml:2: default: no model or alias 'smal'; did you mean 'small'?"
     )

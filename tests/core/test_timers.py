@@ -231,3 +231,70 @@ def test_pinned_models_are_not_loaded_during_the_shutdown() -> None:
     assert play.at(1, shutdown()) == ["stop p"]
     assert play.at(2, exited("p")) == []
     assert play.scheduler.idle
+
+
+def test_r11_the_default_model_is_loaded_at_the_start() -> None:
+    """If nobody asks for anything else."""
+    play = Play(model("d", is_default=True), model("a"))
+    assert play.until(0) == [(0.0, "start d")]
+
+
+def test_r11_u17_the_default_model_comes_back_when_others_expire() -> None:
+    """It makes room for them, and is back as soon as their memory is free."""
+    play = Play(model("d", is_default=True, sleep_after_s=1.0), model("big", ttl_s=2.0))
+    play.until(0)
+    play.at(1, ready("d"))
+    assert play.until(50) == []
+    assert play.at(51, arrive(1, "big")) == ["sleep d"]
+    assert play.at(52, slept("d")) == ["start big"]
+    play.at(53, ready("big"))
+    play.at(54, done(1))
+    assert play.until(56) == [(56.0, "stop big")]
+    assert play.at(57, exited("big")) == ["wake d"]
+
+
+def test_r11_the_default_model_puts_nobody_out() -> None:
+    """However long the others are idle; beside a small one it fits."""
+    play = Play(model("d", is_default=True), model("big"), model("s", 4))
+    play.until(0)
+    play.at(1, ready("d"))
+    play.at(51, arrive(1, "big"))
+    play.at(52, slept("d"))
+    play.at(53, ready("big"))
+    play.at(54, done(1))
+    assert play.until(99999) == []
+    assert play.at(100000, unload("big")) == ["stop big"]
+    assert play.at(100001, exited("big")) == ["wake d"]
+
+
+def test_r11_an_administrator_may_send_the_default_model_away() -> None:
+    """It stays away until it is asked for, or the proxy starts again."""
+    play = Play(model("d", is_default=True))
+    play.until(0)
+    play.at(1, ready("d"))
+    assert play.at(2, SleepRequested("d")) == ["sleep d"]
+    assert play.at(3, slept("d")) == []
+    assert play.at(4, arrive(1, "d")) == ["wake d"]
+    play.at(5, woken("d"))
+    play.at(6, done(1))
+    assert play.at(7, unload("d")) == ["stop d"]
+    assert play.at(8, exited("d")) == []
+    assert play.until(99999) == []
+
+
+def test_r11_the_default_model_backs_off() -> None:
+    """As everybody whose starts fail."""
+    play = Play(model("d", is_default=True))
+    play.until(0)
+    assert play.at(1, failed("d")) == ["start d"]
+    assert play.at(2, failed("d", 2)) == []
+    assert play.until(10) == [(4.0, "start d")]
+
+
+def test_r15_the_default_model_stays_away_from_a_shutdown() -> None:
+    """Nothing starts any more."""
+    play = Play(model("d", is_default=True))
+    play.until(0)
+    play.at(1, ready("d"))
+    assert play.at(2, shutdown()) == ["stop d"]
+    assert play.at(3, exited("d")) == []

@@ -16,6 +16,7 @@ ACCIDENTS = (
     "left",
     "aborted",
     "pauses",
+    "recalls",
     "refused to sleep",
     "paged out",
     "refused to page out",
@@ -62,6 +63,10 @@ def test_the_walks_met_every_accident() -> None:
 
 
 def most_loads(world: World) -> int:
-    """R14: a load is for a ticket, for a paused answer, or to make good a failure."""
+    """R14: a load is for a ticket, for a paused answer, or to make good a failure.
+
+    The default model comes back besides, as often as it likes.
+    """
     pins = sum(spec.pinned for spec in world.specs.values())
-    return world.tally["tickets"] + world.tally["pauses"] + world.tally["failures"] + pins
+    asked_for = world.tally["tickets"] + world.tally["pauses"] + world.tally["recalls"]
+    return asked_for + world.tally["failures"] + pins

@@ -18,6 +18,7 @@ from typing import Any
 
 from llmsnap.config.expressions import parse
 from llmsnap.config.sections import GroupConfig
+from llmsnap.core.cause import Why
 from llmsnap.core.constraints import Constraints, Free, GroupRules
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.matrix import MatrixRules
@@ -173,9 +174,11 @@ class World:
                 self.end(ticket, "waiting", f"rejected {type(error).__name__}")
             case Abort(ticket, _):
                 self.end(ticket, "served", "aborted")
-            case Start(model, generation):
+            case Start(model, generation, cause):
+                self.tally["recalls"] += cause.why is Why.DEFAULT
                 self.start(model, generation)
-            case Wake(model, generation):
+            case Wake(model, generation, cause):
+                self.tally["recalls"] += cause.why is Why.DEFAULT
                 self.wake(model, generation)
             case Sleep(model, generation):
                 self.sleep(model, generation)
@@ -313,7 +316,8 @@ class World:
         self.tally["tickets"] += 1
         if self.rng.random() < self.odds.leave:
             self.after(self.rng.expovariate(1 / 15), self.leave, ticket)
-        self.feed(RequestArrived(ticket, model, limited))
+        is_helper = random.Random(ticket).choice([None, None, True, False])
+        self.feed(RequestArrived(ticket, model, limited, is_helper))
 
     def leave(self, ticket: int) -> None:
         """A client goes away, wherever it is; twice does no harm."""
@@ -535,7 +539,7 @@ def build(seed: int) -> World:
     )
     return World(
         rng=rng,
-        specs={spec.name: with_head_start(spec, seed) for spec in [*specs, pin]},
+        specs={spec.name: with_class(spec, seed) for spec in [*specs, pin]},
         capacity=capacity,
         tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB, "swap": rng.choice([20, 60, 200]) * GIB},
         constraints=random_constraints(rng, pin),
@@ -543,10 +547,15 @@ def build(seed: int) -> World:
     )
 
 
-def with_head_start(spec: ModelSpec, seed: int) -> ModelSpec:
-    """Return `spec`, whose requests may count as older or younger than they are."""
-    choices = [0.0, 0.0, 10.0, -10.0]
-    return replace(spec, head_start_s=random.Random(f"{seed} {spec.name}").choice(choices))
+def with_class(spec: ModelSpec, seed: int) -> ModelSpec:
+    """Return `spec`, which may be a helper, the default, or have a head start."""
+    rng = random.Random(f"{seed} {spec.name}")
+    return replace(
+        spec,
+        head_start_s=rng.choice([0.0, 0.0, 10.0, -10.0]),
+        is_helper=rng.random() < 0.2,
+        is_default=spec.name == "m0" and rng.random() < 0.2,
+    )
 
 
 def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> ModelSpec:

@@ -22,6 +22,8 @@ class FakeLender:
     def __init__(self) -> None:
         self.arrived: list[tuple[str, bool]] = []
         """Model and `limited` of every request for a lease."""
+        self.classes: list[bool | None] = []
+        """What each of them said of its class."""
         self.waiting: dict[int, str] = {}
         self.in_flight: dict[int, str] = {}
         self.refusal: LlmsnapError | None = None
@@ -36,9 +38,10 @@ class FakeLender:
 
     # ---- what the hot path sees ----------------------------------------------------------------
 
-    def lease(self, model: str, *, limited: bool = True) -> Lease:
+    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
         """Lend `model` at once when it is up."""
-        return self._tickets.draw(model, limited=limited)
+        self.classes.append(is_helper)
+        return self._tickets.draw(model, limited=limited, is_helper=is_helper)
 
     def upstream(self, model: str) -> Upstream | None:
         """Where it listens, when it is up."""

@@ -6,8 +6,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from llmsnap.errors import BadRequest, LlmsnapError, ModelNotFound
-from llmsnap.web.select import Wanted, in_json, wanted
+from llmsnap.web.select import CLASS, Wanted, in_json, wanted
 from tests.web.bodies import held
+from tests.web.stage import staged
 
 
 async def asked(
@@ -124,3 +125,23 @@ async def test_an_encoded_body_is_refused() -> None:
     """What is inside can't be seen, and engines don't take it either."""
     with pytest.raises(BadRequest, match="gzip"):
         await asked(b"\x1f\x8b", **{"Content-Encoding": "gzip"})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("", None), ("helper", True), ("Main", False), ("HELPER", True)]
+)
+async def test_a_request_may_say_what_it_is(given: str, meant: bool | None) -> None:
+    """The scheduler hears of it; without a word the model's own class counts."""
+    async with staged() as stage:
+        async with stage.ask(headers={CLASS: given} if given else None) as answer:
+            assert answer.status == 200
+        assert stage.lender.classes == [meant]
+
+
+async def test_there_are_two_classes() -> None:
+    """Another word is a mistake."""
+    async with staged() as stage:
+        async with stage.ask(headers={CLASS: "vip"}) as answer:
+            assert answer.status == 400
+            message = (await answer.json())["error"]["message"]
+            assert message == "X-Llmsnap-Class is 'vip'; write main or helper"
