@@ -31,7 +31,7 @@ class Estimates:
 
 def estimates_of(config: Config, environ: Mapping[str, str]) -> Estimates:
     """Return what the models need, on the devices of the configuration, or of this machine."""
-    devices: Collection[str] = config.memory.devices or asyncio.run(_devices_here())
+    devices = config.memory.devices or asyncio.run(_devices_here())
     found: dict[str, Estimate] = {}
     faults: list[str] = []
     for id_, model in config.models.items():
@@ -43,7 +43,9 @@ def estimates_of(config: Config, environ: Mapping[str, str]) -> Estimates:
             if estimate is not None:
                 found[id_] = estimate
     pairs = {id_: (found[id_], _declared(config.models[id_], devices)) for id_ in found}
-    return Estimates(found=found, advice=tuple(advice_for(pairs)), faults=tuple(faults))
+    return Estimates(
+        found=found, advice=tuple(advice_for(pairs, devices.get(HOST))), faults=tuple(faults)
+    )
 
 
 def document(estimate: Estimate) -> dict[str, Any]:
@@ -72,10 +74,10 @@ def _declared(model: ModelConfig, devices: Collection[str]) -> Mapping[str, int]
         return {}
 
 
-async def _devices_here() -> Collection[str]:
+async def _devices_here() -> dict[str, int]:
     machine = Machine.here(time.monotonic)
     try:
         look = await machine.look({})
     finally:
         await machine.aclose()
-    return {HOST, *look.devices} - {SWAP}
+    return {name: it.total_bytes for name, it in look.devices.items() if name != SWAP}

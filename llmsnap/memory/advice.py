@@ -16,8 +16,13 @@ _WORTH_SAVING_BYTES: Final = 64 * 1024**2
 _WORTH_SAVING_SHARE: Final = 10
 
 
-def advice_for(estimates: Mapping[str, tuple[Estimate, Declared]]) -> Iterator[str]:
-    """Yield what could be better, a sentence each, naming the models that it is for."""
+def advice_for(
+    estimates: Mapping[str, tuple[Estimate, Declared]], ram_bytes: int | None = None
+) -> Iterator[str]:
+    """Yield what could be better, a sentence each, naming the models that it is for.
+
+    `ram_bytes` are there for models; None: that isn't known.
+    """
     for model, (estimate, declared) in estimates.items():
         yield from _of_one(model, estimate, declared)
     unbounded = [model for model, (estimate, _) in estimates.items() if not estimate.is_bounded]
@@ -25,6 +30,12 @@ def advice_for(estimates: Mapping[str, tuple[Estimate, Declared]]) -> Iterator[s
         yield (
             f"{', '.join(unbounded)}: llama-server keeps past conversations in RAM, up to 8 GiB in "
             "each server, besides what is estimated; bound it by --cache-ram (MiB) in the command"
+        )
+    later = sum(estimate.growth.get(HOST, 0) for estimate, _ in estimates.values())
+    if ram_bytes is not None and later > ram_bytes:
+        yield (
+            f"all models together may come to keep {size_text(later)} of past conversations, and "
+            f"there are {size_text(ram_bytes)} of RAM; write smaller --cache-ram (MiB)"
         )
 
 

@@ -17,15 +17,19 @@ from llmsnap.memory.llama_flags import Flags
 from llmsnap.memory.model_shape import Shape
 
 _MIB: Final = 1024**2
+_WHOLE_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 _FLOAT_BYTES: Final = 4
 _HALF_BYTES: Final = 2
 _RESIDUALS: Final = 5
 """Copies of a token's embedding that are alive beside the feed-forward layer."""
 _ATTENTION_RESIDUALS: Final = 7
 """The same beside the attention, when it is computed in the open."""
+_ROTATED_RESIDUALS: Final = 2
+"""More of them with a cache of fewer bits, whose keys and values are rotated before."""
 _RECURRENT_RESIDUALS: Final = 16
+"""More of them beside recurrent layers; a guess."""
 
-_PROCESS_BYTES: Final = 32 * _MIB
+_PROCESS_BYTES: Final = 33 * _MIB
 _TOKEN_BYTES: Final = 240
 _MERGE_BYTES: Final = 280
 _CELL_BYTES: Final = 512
@@ -70,12 +74,13 @@ def _mask_bytes(flags: Flags, shape: Shape, context: Context) -> int:
 
 
 def _graph_bytes(flags: Flags, shape: Shape, context: Context) -> int:
+    residuals = 0 if {flags.type_k, flags.type_v} <= _WHOLE_TYPES else _ROTATED_RESIDUALS
+    residuals += 0 if shape.is_plain else _RECURRENT_RESIDUALS
     forward = shape.widest + _RESIDUALS * shape.embedding
-    if not shape.is_plain:
-        forward += _RECURRENT_RESIDUALS * shape.embedding
     scores = 0 if flags.flash else shape.heads * context.cells
     attention = scores + _ATTENTION_RESIDUALS * shape.embedding if scores else 0
-    return context.batch * _FLOAT_BYTES * max(forward, attention)
+    widest = max(forward, attention) + residuals * shape.embedding
+    return context.batch * _FLOAT_BYTES * widest
 
 
 def _work_bytes(flags: Flags, shape: Shape, context: Context) -> int:

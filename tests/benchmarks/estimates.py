@@ -85,7 +85,7 @@ ROWS: Final = (
     Row("6 layers of 512, 8 experts, F16", EXPERTS, "-c 2048 -np 1"),
     Row("4 layers of 256, F16", tiny_gguf, "-c 4096 -np 1 -ctk q8_0 -ctv q8_0", True),
     Row("SmolLM2 135M, Q4_1", find_smollm2, "-c 2048 -np 1 --no-repack", True),
-    Row("SmolLM2 135M, Q4_1", find_smollm2, "-c 2048 -np 1 -ctk q8_0 -ctv q5_1", True),
+    Row("SmolLM2 135M, Q4_1", find_smollm2, "-c 1024 -np 1 -ctk q8_0 -ctv q5_1", True),
     Row("Gemma 3 270M, Q4_K_M, windows", gemma, "-c 2048 -np 1 --no-repack", True),
     Row("Gemma 3 270M, Q4_K_M, windows", gemma, "-c 2048 -np 1", True),
     Row("Gemma 3 270M, Q4_K_M, windows", gemma, "-c 2048 -np 1 --swa-full", True),
@@ -128,7 +128,7 @@ def running(row: Row) -> Iterator[tuple[int, str]]:
     argv = server_argv(row.path(), str(port))[:1]
     if row.inside_python:
         argv = [sys.executable, "-m", "tests.helpers.children.llama_inside"]
-    options = ["-m", str(row.path()), "--host", "127.0.0.1", "--port", str(port)]
+    options = ["-m", str(row.path()), "--host", "127.0.0.1", "--port", str(port), "-t", "1"]
     process = subprocess.Popen(
         [*argv, *options, *shlex.split(row.flags)],
         env=server_environment(),

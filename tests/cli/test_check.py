@@ -130,7 +130,13 @@ def test_it_estimates_what_models_will_need(llmsnap: Run, tmp_path: Path) -> Non
     assert parts["kv"] == 512 * 4 * 2 * 128 * 2
     assert (estimate["mayGrowBy"], estimate["fittedWithout"]) == ({}, [])
     assert document["models"]["gone"]["estimate"] is None
-    assert [sentence.split(":")[0] for sentence in document["advice"]] == ["open", "open"]
+    for words in (
+        "open: 1 KiB of 'host' are declared",
+        "open: llama-server keeps",
+        "8 GiB of past",
+    ):
+        assert any(words in sentence for sentence in document["advice"]), words
+    assert not any("told" in sentence for sentence in document["advice"])
     assert all(f"advice: {sentence}" in table for sentence in document["advice"])
     assert "host ~" in table
     assert "host 1 KiB" in table

@@ -73,3 +73,12 @@ def test_past_conversations_are_told_of_once() -> None:
 
     assert len(found) == 1
     assert found[0].startswith("a, b: ")
+
+
+def test_u78_past_conversations_that_are_more_than_there_is_ram() -> None:
+    """Each server's bound is its own; together they count against the machine."""
+    four = Estimate(parts={"host": Parts(weights=GIB)}, growth={"host": 4 * GIB}, certain={})
+    pairs = {"a": (four, None), "b": (four, None)}
+
+    assert list(advice_for(pairs, 8 * GIB)) == []
+    assert "may come to keep 8 GiB" in next(advice_for(pairs, 7 * GIB))
