@@ -6,7 +6,6 @@ docs/memory.md shows it beside measured figures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,10 @@ from llmsnap.memory.kv_cache import cache_of, checkpoint_bytes, context_for
 from llmsnap.memory.layout import layout_for
 from llmsnap.memory.llama_flags import Flags, read_flags
 from llmsnap.memory.model_shape import Shape, shape_of
+from llmsnap.memory.parts import parts_of
 from llmsnap.memory.weights import repacked_types, weights_of
 
 _MIB: Final = 1024**2
-_PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
-_MOST_PARTS: Final = 1000
 _KEPT_MIB: Final = 8192
 """Of past conversations, if nobody says how much."""
 _CHECKPOINTS_AT_ONCE: Final = 2
@@ -111,17 +109,6 @@ def estimate_for(
     return sums.estimate(flags)
 
 
-def files_of_model(path: str) -> tuple[Path, ...]:
-    """Return `path`, or all parts of the split model that it is one of, there or not."""
-    match = _PART.fullmatch(path)
-    if match is None or not 0 < int(match["count"]) <= _MOST_PARTS:
-        return (Path(path),)
-    count = int(match["count"])
-    return tuple(
-        Path(f"{match['stem']}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1)
-    )
-
-
 class _Sums:
     """Adds up what a server's models need."""
 
@@ -190,11 +177,11 @@ class _Sums:
 
 
 def _headers(path: str) -> list[Header]:
-    files = files_of_model(path)
-    missing = [str(file) for file in files if not _is_there(str(file))]
+    files = parts_of(path)
+    missing = [file for file in files if not _is_there(file)]
     if missing:
         raise ModelFileError(f"{path!r} lacks its part {missing[0]!r}; fetch that, too")
-    return [read_header(file) for file in files]
+    return [read_header(Path(file)) for file in files]
 
 
 def _is_there(path: str) -> bool:

@@ -13,13 +13,14 @@ from typing import Final
 
 from msgspec import json
 
+from llmsnap.memory.parts import parts_of
+
 _WEIGHTS: Final = frozenset(
     {".gguf", ".ggml", ".bin", ".safetensors", ".pt", ".pth", ".onnx", ".llamafile"}
 )
 """Other files, such as logs, change without any effect on memory."""
 _TELLING: Final = re.compile(r"LLAMA_|GGML_|(CUDA|HIP|ROCR|GPU|ZE|NVIDIA)_\w*(VISIBLE|DEVICE)")
 """Variables that change what llama-server takes, or where."""
-_PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 
 _Stamp = tuple[str, int, int]
 """A file's path, its size and when it was changed, in nanoseconds."""
@@ -66,18 +67,9 @@ def _words(command: Command) -> Iterator[str]:
 def _files(word: str) -> Iterator[_Stamp]:
     """Yield the weights that `word` names, all parts of them."""
     if Path(word).suffix.lower() in _WEIGHTS:
-        for path in _parts(word):
+        for path in parts_of(word):
             if (stamp := _stamp(path)) is not None:
                 yield stamp
-
-
-def _parts(path: str) -> Iterator[str]:
-    if (match := _PART.fullmatch(path)) is None:
-        yield path
-        return
-    count = match["count"]
-    for number in range(1, int(count) + 1):
-        yield f"{match['stem']}-{number:05}-of-{count}.gguf"
 
 
 def _program(command: Command) -> _Stamp | None:

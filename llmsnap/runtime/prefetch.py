@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import stat
 import threading
 import time
@@ -22,6 +21,7 @@ from llmsnap.core.messages import (
     RequestArrived,
 )
 from llmsnap.memory.pagecache import cached_bytes
+from llmsnap.memory.parts import parts_of
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ _NAMING: Final = frozenset(
 )
 _DIRECT: Final = frozenset({"-dio", "--direct-io"})
 _LOAD_MODE: Final = frozenset({"-lm", "--load-mode"})
-_PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 
 _TELLING: Final = (RequestArrived, ModelChanged)
 """After these a model may be wanted that wasn't, or can't start although it is."""
@@ -66,7 +65,8 @@ def files_of(argv: Sequence[str]) -> tuple[Path, ...]:
     found = [path for value in named for path in (value, *value.split(",")) if _size(path)]
     if not found:
         found = [path for pair in options for path in pair if _size(path) > _LARGE_BYTES]
-    return tuple(dict.fromkeys(Path(part) for path in found for part in _parts(path)))
+    parts = (part for path in found for part in parts_of(path) if _size(part))
+    return tuple(dict.fromkeys(map(Path, parts)))
 
 
 def spare_bytes(free_bytes: int) -> int:
@@ -239,15 +239,3 @@ def _size(path: str) -> int:
     except (OSError, ValueError):  # no such file, or no such name
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-
-def _parts(path: str) -> Iterator[str]:
-    """Yield `path`, or all parts of the split model that it is one of."""
-    match = _PART.fullmatch(path)
-    if match is None:
-        yield path
-        return
-    for number in range(1, int(match["count"]) + 1):
-        part = f"{match['stem']}-{number:05}-of-{match['count']}.gguf"
-        if _size(part):
-            yield part

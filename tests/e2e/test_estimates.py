@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
     "row",
     [
         Row("plain", tiny_gguf, "-c 512 -np 1"),
-        Row("several slots", tiny_gguf, "-c 512 -np 2 -fa off --cache-ram 0"),
+        Row("several slots", tiny_gguf, "-c 1024 -np 2 -ub 256 -fa off --cache-ram 0"),
         Row("experts", EXPERTS, "-c 512 -np 1 --no-mmap"),
         Row("a cache of fewer bits", tiny_gguf, "-c 512 -np 1 -ctk q8_0 -ctv q8_0", True),
         Row("weights of fewer bits", Q4, "-c 256 -np 1 --no-repack", True),

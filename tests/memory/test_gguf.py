@@ -10,7 +10,7 @@ import pytest
 
 from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import ModelFileError
-from llmsnap.memory.gguf import Estimate, estimate_for, files_of_model
+from llmsnap.memory.gguf import Estimate, estimate_for
 from tests.memory.gguf_files import blocks, llama, write_gguf
 
 MIB = 1024**2
@@ -218,11 +218,6 @@ def test_parts_of_a_split_model_are_added(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelFileError, match=r"m-00002-of-00002\.gguf"):
         estimate(first)
-
-
-def test_a_name_with_a_number_of_parts_that_cannot_be_is_one_file() -> None:
-    """A million files aren't looked for."""
-    assert len(files_of_model("m-00001-of-99999.gguf")) == 1
 
 
 def test_companions_are_added(small: Path, tmp_path: Path) -> None:
