@@ -71,10 +71,14 @@ def out_of_memory(board: Board, slot: Slot, error: LlmsnapError) -> LlmsnapError
         if other is not slot and other.is_on_devices and other.share is not None:
             beside.update(other.share.bytes)
     is_known = slot.share is not None and not slot.share.alone
+    unknown = "what it needs isn't known"
+    there = {
+        device: f"{size(max(0, board.ledger.room[device] - beside[device]))} of {device} was there"
+        for device in slot.booked
+    }
     books = "".join(
-        f"; {size(needed) if is_known else 'an unknown amount'} of {device} was thought to do, "
-        f"{size(max(0, board.ledger.room[device] - beside[device]))} was there"
-        for device, needed in sorted(slot.booked.items())
+        f"; {text}, {f'{size(slot.booked[device])} was thought to do' if is_known else unknown}"
+        for device, text in sorted(there.items())
     )
     return OutOfMemory(
         f"{slot.name!r} ran out of memory while it was loaded, and again after room was made{books}"

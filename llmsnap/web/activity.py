@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 from aiohttp import web
 from multidict import MultiMapping
 
 from llmsnap.errors import BadRequest, NotFound
 from llmsnap.telemetry.history import MOVE_SORTS, SORTS, Query, Stats
+from llmsnap.telemetry.record import MoveKind
 from llmsnap.telemetry.rows import MoveRow, RequestRow, recalled
 from llmsnap.telemetry.story import why
 from llmsnap.web.envelope import json_answer
 
 _MOST_ROWS: Final = 999
-_KINDS: Final = ("wake", "start", "sleep", "stop")
+_KINDS: Final[tuple[str, ...]] = get_args(MoveKind)
 _UNKNOWN: Final = -1
 
 
