@@ -24,7 +24,7 @@ _DOING: Final = {
     State.FAILED: "waiting for room",
     State.ASLEEP: "waiting for room",
     State.SLEEPING: "waiting until it is asleep",
-    State.PAGING: "waiting until it is asleep",
+    State.PAGING: "waiting for room",
     State.STOPPING: "waiting until its last process has ended",
     State.WAKING: "waking",
     State.STARTING: "starting",

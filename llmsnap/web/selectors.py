@@ -14,8 +14,8 @@ StateOf = Callable[[str], State | None]
 
 _COMING: Final = frozenset({State.STARTING, State.WAKING})
 _UP: Final = _COMING | {State.READY}
-_LEAVING: Final = frozenset({State.SLEEPING, State.PAGING, State.STOPPING})
-_WARMTH: Final = ({State.READY}, _COMING, {State.ASLEEP})
+_LEAVING: Final = frozenset({State.SLEEPING, State.STOPPING})
+_WARMTH: Final = ({State.READY}, _COMING, {State.ASLEEP, State.PAGING})
 """In the order in which a model of that state answers soonest."""
 
 

@@ -30,6 +30,7 @@ UP, DOWN = State.READY, State.STOPPED
         ((DOWN, State.STARTING, UP), "c"),
         ((DOWN, State.ASLEEP, State.WAKING), "c"),
         ((DOWN, State.FAILED, State.ASLEEP), "c"),
+        ((DOWN, State.FAILED, State.PAGING), "c"),
         ((State.STOPPING, State.SLEEPING, DOWN), "a"),
     ],
 )
