@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -69,6 +70,8 @@ EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
 
 _FILES: Final = 65536
+_GARBAGE_AFTER: Final = 10_000
+"""Objects made and not freed before Python looks for cycles; a request makes few that last."""
 
 
 async def serve(
@@ -85,6 +88,7 @@ async def serve(
     """
     config = loaded.config
     raise_file_limit()
+    gc.set_threshold(_GARBAGE_AFTER)
     async with AsyncExitStack() as opened:
         sockets, here = await opened.enter_async_context(bound(loaded, address))
         logs, log = opened.enter_context(logging_of(config))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from queue import Empty, SimpleQueue
 from typing import Final
 
 _PENDING_CHUNKS: Final = 2000
@@ -19,32 +18,46 @@ class Stdout:
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
-        self._chunks: SimpleQueue[bytes | None] = SimpleQueue()
+        self._chunks: list[bytes] = []
+        self._news = threading.Event()
+        self._is_woken = False
+        """Whether the thread will look at what there is; for writers, to whom an Event is slow."""
+        self._is_closed = False
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
         self._thread.start()
 
     def write(self, data: bytes) -> None:
         """Hand `data` over; never blocks."""
-        if self._chunks.qsize() < _PENDING_CHUNKS:
-            self._chunks.put(data)
+        if len(self._chunks) < _PENDING_CHUNKS:
+            self._chunks.append(data)
+            if not self._is_woken:
+                self._is_woken = True
+                self._news.set()
         else:
             self._dropped += len(data)
 
     @property
     def is_drained(self) -> bool:
         """Whether all that was handed over has been written or dropped."""
-        return self._chunks.empty()
+        return not self._chunks
 
     def close(self) -> None:
         """Give a reader a moment to take what is pending, then stop."""
-        self._chunks.put(None)
+        self._is_closed = True
+        self._news.set()
         self._thread.join(_LAST_WORDS_S)
 
     def _run(self) -> None:
-        while (first := self._chunks.get()) is not None:
+        is_last = False
+        while not is_last:
+            self._news.wait()
             time.sleep(_GATHER_S)
-            data, is_last = self._gathered(first)
+            is_last = self._is_closed
+            self._is_woken = False
+            self._news.clear()
+            chunks, self._chunks = self._chunks, []
+            data = b"".join(chunks)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 data = b"\n[llmsnap: %d bytes dropped, stdout is stalled]\n" % dropped + data
@@ -52,18 +65,6 @@ class Stdout:
                 self._write_all(data)
             except OSError:  # nobody reads any more; the logs over HTTP go on
                 return
-            if is_last:
-                return
-
-    def _gathered(self, first: bytes) -> tuple[bytes, bool]:
-        """Return `first` with all that waits behind it, and whether the end is among that."""
-        chunks = [first]
-        try:
-            while (chunk := self._chunks.get_nowait()) is not None:
-                chunks.append(chunk)
-        except Empty:
-            return b"".join(chunks), False
-        return b"".join(chunks), True
 
     def _write_all(self, data: bytes) -> None:
         while data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -83,9 +84,19 @@ def request_head(
     `peer` is appended to `X-Forwarded-For`; empty: that header is left out. `hidden` names headers
     that don't pass, `framing` and `more` are whole lines.
     """
-    left_out = _REWRITTEN | hidden if hidden else _REWRITTEN
+    passing = _passing(tuple(headers), peer, hidden)
+    start = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
+    return b"".join((start, passing, framing, more, b"\r\n"))
+
+
+@lru_cache(maxsize=256)
+def _passing(
+    headers: tuple[tuple[bytes, bytes], ...], peer: bytes, hidden: frozenset[bytes]
+) -> bytes:
+    """Return the lines that pass; clients send the same ones with each request."""
+    left_out = _REWRITTEN | hidden
     forwarded_for = []
-    parts = [method.encode(), b" ", target, b" HTTP/1.1\r\n"]
+    parts: list[bytes] = []
     for name, value in headers:
         lower = name.lower()
         if lower not in left_out:
@@ -93,13 +104,10 @@ def request_head(
         elif lower == b"x-forwarded-for":
             forwarded_for.append(value)
         elif lower == b"connection" and (rest := _without_named(headers, value)) is not None:
-            return request_head(
-                method, target, rest, framing=framing, peer=peer, hidden=hidden, more=more
-            )
+            return _passing(tuple(rest), peer, hidden)
     if peer:
         forwarded_for.append(peer)
         parts += (b"X-Forwarded-For: ", b", ".join(forwarded_for), b"\r\n")
-    parts += (framing, more, b"\r\n")
     return b"".join(parts)
 
 
