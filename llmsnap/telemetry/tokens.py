@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -87,6 +88,8 @@ class Excerpt:
             return None
         head = b"".join(self._head)
         tail = b"".join((*self._before, *self._last))
+        if not any(key in part for part in (head, tail) for key in _KEYS):
+            return None  # most streams, embeddings, audio
         if not tail and (said := _decoded(head)) is not None:
             return _tokens(*said)
         usage = _object(head, b'"usage"', bytes.find) or {}
@@ -172,6 +175,7 @@ class _Body(msgspec.Struct):
 
 
 _bodies: Final = msgspec.json.Decoder(_Body)
+_KEYS: Final = (b'"usage"', b'"timings"')
 _NO_USAGE: Final = _Usage()
 _NO_TIMINGS: Final = _Timings()
 _NOTHING: Final = Tokens()
@@ -217,11 +221,17 @@ _Said = TypeVar("_Said", bound=msgspec.Struct)
 
 def _lenient(kind: type[_Said], said: Mapping[str, Any]) -> _Said:
     """Return what makes sense of `said`."""
-    fields = {}
-    for field in msgspec.structs.fields(kind):
+    values = {}
+    for name, type_ in _fields(kind):
         with suppress(msgspec.ValidationError, KeyError):
-            fields[field.name] = msgspec.convert(said[field.name], field.type)
-    return kind(**fields)
+            values[name] = msgspec.convert(said[name], type_)
+    return kind(**values)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Return names and types; to find them out takes longer than all else."""
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(kind))
 
 
 def _tokens(usage: _Usage, timings: _Timings) -> Tokens | None:
