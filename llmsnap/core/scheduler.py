@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
 from typing import assert_never
 
@@ -148,7 +148,7 @@ class Scheduler:
             return
         if board.pinned:
             timers.call_pinned(board)
-        closed = set(board.unloading)
+        closed: Collection[Slot] = board.unloading
         if board.queue and not admit_only_one(board):
             walk = Walk(board)
             walk.run()

@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 
 Watcher = Callable[[ModelView, State], None]
 
+_NEWS: Final = (ModelChanged, ModelGoing)
 _GONE: Final = (State.STOPPED, State.FAILED)
 _LAST_KILL_S: Final = 5.0
 _SHOWN_HISTORY: Final = 20
@@ -258,7 +259,7 @@ class Supervisor:
 
     def _take(self, event: Event) -> None:
         pid = None
-        if isinstance(event, ModelChanged | ModelGoing):
+        if isinstance(event, _NEWS):
             pid = self.pid(event.model)
             self._news.set()
         if self.fatal.done():

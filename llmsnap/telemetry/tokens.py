@@ -88,7 +88,7 @@ class Excerpt:
             return None
         head = b"".join(self._head)
         tail = b"".join((*self._before, *self._last))
-        if not any(key in part for part in (head, tail) for key in _KEYS):
+        if _is_mute(head) and _is_mute(tail):
             return None  # most streams, embeddings, audio
         if not tail and (said := _decoded(head)) is not None:
             return _tokens(*said)
@@ -175,10 +175,14 @@ class _Body(msgspec.Struct):
 
 
 _bodies: Final = msgspec.json.Decoder(_Body)
-_KEYS: Final = (b'"usage"', b'"timings"')
 _NO_USAGE: Final = _Usage()
 _NO_TIMINGS: Final = _Timings()
 _NOTHING: Final = Tokens()
+
+
+def _is_mute(text: bytes) -> bool:
+    """Whether nothing in `text` speaks of tokens."""
+    return b'"usage"' not in text and b'"timings"' not in text
 
 
 def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:

@@ -88,6 +88,7 @@ class ExpressConnection(Flow):
         "_is_held_up",
         "_is_here",
         "_loop",
+        "_passed",
         "_remote",
         "_request",
         "_silence",
@@ -104,6 +105,8 @@ class ExpressConnection(Flow):
         self._express = express
         self._loop = asyncio.get_running_loop()
         self._remote = "unknown"
+        self._passed: CommonHead | None = None
+        """The last head that the gate let through: mostly the next one is the same."""
         self._unread = b""
         self._is_held_up = False
         self._is_here = True
@@ -227,7 +230,9 @@ class ExpressConnection(Flow):
         express, log = self._express, self._front.log
         outlet = Outlet(self, express.proxy.outbox, keep_alive=head.keep_alive)
         try:
-            express.gate.check(head)
+            if head is not self._passed:
+                express.gate.check(head)
+                self._passed = head
             await express.proxy.serve(head, HeldBody.of(text), outlet)
         except Exception as error:  # the root of every request
             self._fail(head, outlet, error)
