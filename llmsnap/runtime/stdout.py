@@ -8,8 +8,8 @@ import time
 from typing import Final
 
 _PENDING_CHUNKS: Final = 2000
-_GATHER_S: Final = 0.01
-"""How long lines are gathered: a thread that is woken for each takes more time than the line."""
+_GATHER_S: Final = 0.05
+"""How long lines are gathered: whenever this thread wakes, the loop has to let go of the GIL."""
 _LAST_WORDS_S: Final = 1.0
 
 

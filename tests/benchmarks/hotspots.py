@@ -30,11 +30,13 @@ PARTS = {
     "finding the model, filters": ("llmsnap/web/select", "llmsnap/web/body", "llmsnap/web/filters"),
     "lease and scheduler": ("llmsnap/runtime", "llmsnap/core"),
     "upstream connection": ("llmsnap/web/upstream", "llmsnap/web/courier", "llmsnap/web/order"),
+    "what answers say of tokens, sums, records": ("llmsnap/telemetry",),
+    "the thread that reads what memory holds": ("llmsnap/memory", "pathlib"),
     "log line": ("llmsnap/web/accesslog", "logging"),
     "the request's and the answer's way through our web layer": ("llmsnap/web",),
 }
 
-WAITING = ("Stdout._run ", "Condition.wait ")
+WAITING = ("Stdout._run ", "Condition.wait ", "_worker ", "_connection_worker_thread ")
 """Threads that sleep, which py-spy can't always tell from threads that work."""
 
 
