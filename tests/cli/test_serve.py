@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from llmsnap.web.address import Address
 from tests.cli.conftest import Run
+from tests.helpers.certificates import self_signed
 from tests.helpers.proxy_process import running_proxy
 
 EMPTY = "models: {}\n"
@@ -102,14 +102,7 @@ async def test_warnings_of_the_configuration_are_in_the_log(tmp_path: Path) -> N
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl isn't installed")
-    paths = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-out", str(paths[0]), "-keyout", str(paths[1])]
-    subprocess.run(command, check=True, capture_output=True)
-    return paths
+    return self_signed(tmp_path)
 
 
 @pytest.mark.e2e

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import openai
 import pytest
 
+from tests.helpers.certificates import self_signed
 from tests.helpers.fake_models import FakeModels
+from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
@@ -20,7 +24,12 @@ NOBODY = "http://127.0.0.1:1"
 
 @asynccontextmanager
 async def machine(
-    folder: Path, fake: FakeModels, peers: str, *, port: int = 0, keys: str = ""
+    folder: Path,
+    fake: FakeModels,
+    peers: str,
+    *,
+    port: int = 0,
+    keys: str = "",
 ) -> AsyncIterator[ProxyProcess]:
     """Run one; `peers` is the flow mapping under `peers`."""
     folder.mkdir(exist_ok=True)
@@ -116,3 +125,38 @@ async def test_the_models_of_all_machines_are_shown_together(tmp_path: Path) -> 
     assert (den["id"], den["reachable"]) == ("den", False)
     assert "can't be reached" in den["error"]
     assert den["models"] == [{"id": "z", "state": None}]
+
+
+async def test_p46_a_real_model_behind_https_answers_as_it_does_alone(tmp_path: Path) -> None:
+    """A stream through both proxies, with its usage; a certificate that nobody knows is a 502."""
+    for name in ("there", "here", "stranger"):
+        (tmp_path / name).mkdir()
+    cert, key = self_signed(tmp_path)
+    command = json.dumps(" ".join(server_argv(tiny_gguf())))
+    config = (
+        f"startPort: {free_ports(1)}\nsleep: {{mode: off}}\nmodels: {{b: {{cmd: {command}}}}}\n"
+    )
+    tls = ["-tls-cert-file", str(cert), "-tls-key-file", str(key)]
+    trust = {"SSL_CERT_FILE": str(cert)}
+    there = running_proxy(
+        config, tmp_path / "there", args=tls, env=server_environment(), trusted=cert
+    )
+    async with there as far:
+        peers = f"peers: {{box: {{proxy: '{far.url}', models: [b]}}}}\n"
+        async with running_proxy(peers, tmp_path / "here", env=trust) as near:
+            client = openai.AsyncOpenAI(base_url=f"{near.url}/v1", api_key="none")
+            async with client:
+                stream = await client.chat.completions.create(
+                    model="b",
+                    messages=[{"role": "user", "content": "hi"}],
+                    temperature=0,
+                    max_tokens=16,
+                    stream=True,
+                )
+                text = "".join([part.choices[0].delta.content or "" async for part in stream])
+            alone = await far.chat("b")
+            assert text == alone["choices"][0]["message"]["content"] != ""
+        async with running_proxy(peers, tmp_path / "stranger") as stranger:
+            status, refused = await stranger.post("/v1/chat/completions", {"model": "b"})
+            assert status == 502
+            assert "certificate" in refused["error"]["message"]

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -100,8 +101,12 @@ async def running_proxy(
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
+    trusted: Path | None = None,
 ) -> AsyncIterator[ProxyProcess]:
-    """Run llmsnap on a port of its own over `config`; end it and its children afterwards."""
+    """Run llmsnap on a port of its own over `config`; end it and its children afterwards.
+
+    `trusted`: the certificate of a proxy that serves HTTPS.
+    """
     config_path, log_path, state_dir = folder / "config.yaml", folder / "log", folder / "state"
     config_path.write_text(config)
     places = ["--config", str(config_path), "--state-dir", str(state_dir)]
@@ -110,7 +115,8 @@ async def running_proxy(
         url = await _url(process, log_path)
         # A limit of its own, so that a lost request fails the test and not the whole run.
         timeout = aiohttp.ClientTimeout(total=120)
-        connector = aiohttp.TCPConnector(limit=0)
+        context = ssl.create_default_context(cafile=trusted) if trusted else True
+        connector = aiohttp.TCPConnector(limit=0, ssl=context)
         async with aiohttp.ClientSession(
             url, headers=headers, timeout=timeout, connector=connector
         ) as session:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from llmsnap.errors import BadGateway, LlmsnapError
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.upstream import UpstreamConnection
 from llmsnap.web.upstream_pool import Pool, Pools
+from tests.helpers.certificates import self_signed
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.lender import view
@@ -213,15 +212,8 @@ def _is_probed(connection: UpstreamConnection) -> bool:
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
     """A certificate for localhost that signs itself, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl isn't installed")
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        [*command, *names, "-out", cert, "-keyout", key], check=True, capture_output=True
-    )
-    return cert, key
+    cert, key = self_signed(tmp_path)
+    return str(cert), str(key)
 
 
 async def test_a_server_behind_tls_is_checked(
