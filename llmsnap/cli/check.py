@@ -14,7 +14,7 @@ from llmsnap.cli.client import as_json
 from llmsnap.cli.estimates import Estimates, document, estimates_of, in_words
 from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
-from llmsnap.config.resolved import resolved, rows
+from llmsnap.config.resolved import resolved, rows, sentences
 
 
 @click.command()
@@ -74,6 +74,8 @@ def _print_table(loaded: Loaded, estimates: Estimates) -> None:
     columns = ["model", "aliases", "group", "memory", "ttl", "proxy", "command"]
     print_table(columns, found)
     click.echo()
+    for sentence in sentences(loaded):
+        click.echo(sentence)
     for sentence in estimates.advice:
         click.echo(f"advice: {sentence}")
     click.echo(f"{loaded.name} is fine: {len(found)} model{'' if len(found) == 1 else 's'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from llmsnap.config.argv import split_command
+from llmsnap.config.expressions import Name, leaves
 from llmsnap.config.loader import Loaded
 from llmsnap.config.macros import MacroValue
+from llmsnap.config.matrix import ordered_sets
 from llmsnap.config.memory import declared_need
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config, ModelConfig
@@ -84,7 +86,7 @@ def all_secrets(config: Config) -> tuple[str, ...]:
 def rows(loaded: Loaded) -> list[Row]:
     """Return a row a model, in the order of the ids, with secrets blanked."""
     config = loaded.config
-    groups = {id_: name for name, group in config.groups.items() for id_ in group.members}
+    groups = _groups(config)
     secrets = all_secrets(config)
     return [
         Row(
@@ -98,6 +100,35 @@ def rows(loaded: Loaded) -> list[Row]:
         )
         for id_, model in config.models.items()
     ]
+
+
+def sentences(loaded: Loaded) -> Iterator[str]:
+    """Yield what the file says besides of what may be asked for, and what goes together."""
+    config = loaded.config
+    for name, text in config.matrix.sets.items():
+        yield f"matrix {name}: {text}"
+    if config.default:
+        yield f"default: {config.default}"
+    for id_, peer in config.peers.items():
+        where = blank(peer.proxy, all_secrets(config))
+        yield f"peer {id_} at {where}: {', '.join(f'{id_}/{model}' for model in peer.models)}"
+    for name, selector in config.selectors.items():
+        yield f"selector {name} ({selector.strategy}): {', '.join(selector.targets)}"
+    for name, profile in config.profiles.items():
+        pins = (f"{pin} -> {target or 'nobody'}" for pin, target in profile.pins.items())
+        yield f"profile {name}: {', '.join(pins)}"
+
+
+def _groups(config: Config) -> dict[str, str]:
+    """Return the group of each model; with a matrix, the sets that name it."""
+    if not config.matrix.sets:
+        return {id_: name for name, group in config.groups.items() for id_ in group.members}
+    named: dict[str, list[str]] = {}
+    for name, expression in ordered_sets(config.matrix).items():
+        for leaf in leaves(expression):
+            if isinstance(leaf, Name) and name not in named.setdefault(leaf.name, []):
+                named[leaf.name].append(name)
+    return {id_: ", ".join(names) for id_, names in named.items()}
 
 
 def _command(model: ModelConfig) -> str:

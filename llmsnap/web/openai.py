@@ -169,7 +169,7 @@ def _abilities(can: Capabilities) -> dict[str, bool]:
         "vision": "image" in can.in_,
         "audio_transcriptions": "audio" in can.in_ and "text" in can.out,
         "audio_speech": "text" in can.in_ and "audio" in can.out,
-        "image_generation": "image" in can.out,
+        "image_generation": "text" in can.in_ and "image" in can.out,
         "image_to_image": "image" in can.in_ and "image" in can.out,
         "function_calling": can.tools,
         "reranker": can.reranker,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from llmsnap.config.resolved import all_secrets, resolved, rows
+from llmsnap.config.resolved import all_secrets, resolved, rows, sentences
 from tests.config.reading import loaded
 
 TEXT = """
@@ -98,3 +98,28 @@ def test_a_password_in_the_address_of_a_server_is_blanked() -> None:
 
     assert rows(found)[0].proxy == "http://me:***@127.0.0.1:9000"
     assert resolved(found)["models"]["a"]["proxy"] == "http://me:***@127.0.0.1:9000"
+
+
+def test_what_else_may_be_asked_for_is_said() -> None:
+    """A line each; no key is in it."""
+    result = loaded(
+        """
+        models: {a: {cmd: "z ${PORT}"}, b: {cmd: "z ${PORT}"}}
+        matrix: {vars: {x: a}, sets: {s: x & b, t: +s, u: b | b}}
+        peers: {box: {proxy: "http://u:secret-word@box", models: [m, n]}}
+        selectors: {any: {strategy: pin, targets: [a, m]}}
+        profiles: {p: {pins: {x: a, y: ~}}}
+        default: a
+        """
+    )
+
+    assert list(sentences(result)) == [
+        "matrix s: x & b",
+        "matrix t: +s",
+        "matrix u: b | b",
+        "default: a",
+        "peer box at http://u:***@box: box/m, box/n",
+        "selector any (pin): a, m",
+        "profile p: x -> a, y -> nobody",
+    ]
+    assert [row.group for row in rows(result)] == ["s", "s, u"]

@@ -133,9 +133,8 @@ async def test_p46_a_real_model_behind_https_answers_as_it_does_alone(tmp_path: 
         (tmp_path / name).mkdir()
     cert, key = self_signed(tmp_path)
     command = json.dumps(" ".join(server_argv(tiny_gguf())))
-    config = (
-        f"startPort: {free_ports(1)}\nsleep: {{mode: off}}\nmodels: {{b: {{cmd: {command}}}}}\n"
-    )
+    models_there = f"models: {{b: {{cmd: {command}}}}}"
+    config = f"startPort: {free_ports(1)}\nsleep: {{mode: off}}\n{models_there}\n"
     tls = ["-tls-cert-file", str(cert), "-tls-key-file", str(key)]
     trust = {"SSL_CERT_FILE": str(cert)}
     there = running_proxy(

@@ -113,7 +113,7 @@ def test_capabilities_are_told_in_everybodys_words() -> None:
         (Capabilities(in_=("text",), out=("image",)), {"image_generation"}),
         (
             Capabilities(in_=("image",), out=("image",)),
-            {"vision", "image_generation", "image_to_image"},
+            {"vision", "image_to_image"},
         ),
         (Capabilities(reranker=True), {"reranker"}),
     ],
