@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.core.play import Play, arrive, done, model, ready, slept, woken
 
@@ -24,6 +26,35 @@ def test_r07_a_set_without_anybody_to_spare() -> None:
     play.up("s")
     play.up("big", at=1)
     assert play.at(90, arrive(1, "w")) == ["sleep big"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=6),
+    st.integers(1, 24),
+)
+def test_r07_who_goes_is_enough_and_nobody_goes_for_nothing(
+    sizes: list[tuple[int, bool]], wanted: int
+) -> None:
+    """Whoever is up, and however long: without any one of the victims the room wouldn't do."""
+    room = 24
+    models = [model(f"m{i}", size, pinned=False) for i, (size, _) in enumerate(sizes)]
+    play = Play(*models, model("w", wanted), room=room)
+    up: dict[str, int] = {}
+    for i, (size, used_late) in enumerate(sizes):
+        if sum(up.values()) + size > room:
+            continue  # it would evict one of the others
+        play.up(f"m{i}", at=10.0 * i, ticket=i)
+        up[f"m{i}"] = size
+        if used_late:
+            play.at(10.0 * i + 1, arrive(100 + i, f"m{i}"))
+            play.at(10.0 * i + 2, done(100 + i))
+    orders = play.at(1000, arrive(999, "w"))
+    gone = [order.removeprefix("sleep ") for order in orders if order.startswith("sleep ")]
+    left = room - sum(size for name, size in up.items() if name not in gone)
+    assert left >= wanted
+    assert all(left - up[name] < wanted for name in gone)
+    assert gone or orders == ["start w"]
 
 
 def test_r07_the_cheapest_goes() -> None:
