@@ -61,6 +61,8 @@ class Books:
     capacity: Mapping[str, int]
     """Bytes a device that models may hold; empty: memory is nobody's concern."""
     specs: list[ModelSpec]
+    first: Look
+    """What was seen before any model was started."""
 
     @classmethod
     async def open(
@@ -95,6 +97,7 @@ class Books:
             footprints=footprints,
             capacity=capacity,
             specs=[_informed(spec, footprints.figure(spec.name)) for spec in specs],
+            first=look,
         )
 
     def keep(
@@ -109,7 +112,7 @@ class Books:
         """Keep them up to date for `supervisor`; `log` returns what a model has printed so far."""
         memory, capacity, footprints = self.config.memory, self.capacity, self.footprints
         needs = Needs(footprints, supervisor, background, prober, log=log, capacity=capacity)
-        watch = Watch(self.machine, supervisor, footprints, memory, capacity)
+        watch = Watch(self.machine, supervisor, footprints, memory, capacity, self.first)
         settling = Settling(
             watch,
             supervisor,

@@ -119,23 +119,31 @@ class Differences:
         self.taken: Bytes = {}
         """By model; those that are on their way in aren't here yet."""
         self._before: Bytes = {}
+        self._quiet: int | None = None
+        """What was used last when nobody moved; it is good as long as nobody else has moved."""
         self._disturbed: set[str] = set()
 
     def take(self, used_bytes: int, where: Whereabouts) -> None:
         """Take in how much is used now."""
         for gone in self.taken.keys() - where.on_devices:
             del self.taken[gone]
-        for came in where.up & self._before.keys():
-            before = self._before.pop(came)
-            if came not in self._disturbed:
-                self.taken[came] = max(0, used_bytes - before)
+        came = where.up - self.taken.keys()
+        if self._quiet is not None and len(came | where.moving) == 1:
+            for model in came - self._before.keys():  # it came between two looks
+                self._before[model] = self._quiet
+        for model in came & self._before.keys():
+            before = self._before.pop(model)
+            if model not in self._disturbed:
+                self.taken[model] = max(0, used_bytes - before)
         for gone in self._before.keys() - where.coming:
             del self._before[gone]
         for model in where.coming - self._before.keys():
-            self._before[model] = used_bytes
+            # When it is seen, it may have taken something already.
+            self._before[model] = used_bytes if self._quiet is None else self._quiet
         if len(where.moving) > 1:
             self._disturbed |= where.coming
         self._disturbed &= where.on_devices
+        self._quiet = None if where.moving else used_bytes
 
 
 def need_of(held: Mapping[str, int], usage: Usage) -> Bytes:

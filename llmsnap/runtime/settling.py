@@ -109,18 +109,18 @@ class Settling:
             departure.arrivals |= picture.where.coming
             needs = self._watch.needs(departure.arrivals - {departure.model})
             missing = _missing(departure, picture.look, needs)
-            waited_s = self._clock() - begun
-            if not missing or waited_s >= self._timeout_s or self._fleet.closing:
+            is_late = self._clock() - begun >= self._timeout_s
+            if not missing or is_late or self._fleet.closing:
                 break
             await asyncio.sleep(_POLL_S)
         for device, size in missing.items():
             logger.warning(
-                "model %s: %s of %s didn't come back within %.1f s (memory.settleTimeout), "
+                "model %s: %s of %s didn't come back within %g s (memory.settleTimeout), "
                 "and count as other programs' now",
                 departure.model,
                 size_text(size),
                 device,
-                waited_s,
+                self._timeout_s,
             )
         await self._watch.look(left=[departure.model])
 

@@ -75,7 +75,8 @@ class Presence:
 class Watch:
     """Looks at the machine from time to time, and whenever a model moves.
 
-    `capacity` is bytes a device; what has none is no concern of the scheduler's.
+    `capacity` is bytes a device; what has none is no concern of the scheduler's. `first` is what
+    was seen before any model was started.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Watch:
         learns: Learns,
         config: MemoryConfig,
         capacity: Mapping[str, int],
+        first: Look | None = None,
     ) -> None:
         self.picture = Picture()
         self.capacity = capacity
@@ -95,6 +97,7 @@ class Watch:
         self._learns = learns
         self._config = config
         self._attribution = Attribution()
+        self._attribution.of(first or Look(), Whereabouts())
         self._present: dict[str, Presence] = {}
         self._left: set[str] = set()
         self._faults: frozenset[str] = frozenset()
@@ -139,9 +142,9 @@ class Watch:
             for model in left:
                 self._left.add(model)
                 self._present.pop(model, None)
-            roots = self._roots()
-            look = await self._machine.look(roots)
+            # Before it looks: who comes meanwhile has hardly taken anything yet.
             where = self._whereabouts()
+            look = await self._machine.look(self._roots())
             attributed = self._attribution.of(look, where)
             self.picture = Picture(look=look, attributed=attributed, where=where)
             self._note_faults(look)
@@ -173,7 +176,7 @@ class Watch:
         What a model on its way out has given back, and the device doesn't show as free yet, isn't
         others' use: somebody waits for it to come back, or gives it up.
         """
-        leaving = where.leaving & self._present.keys()
+        leaving = (where.leaving | self._whereabouts().leaving) & self._present.keys()
         unsettled = {device for model in leaving for device in self._present[model].held}
         for device, capacity in self.capacity.items():
             reading = look.devices.get(device)

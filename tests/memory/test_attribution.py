@@ -61,10 +61,26 @@ def test_without_bytes_by_process_the_difference_around_a_start_is_taken() -> No
     attribution.of(look(reading("gpu0", 2)), where())
     found = attribution.of(look(reading("gpu0", 2.5), a=tree(10)), where(coming="a"))
     assert held(found, "a") == {}
-    found = attribution.of(look(reading("gpu0", 10.5), a=tree(10)), where(up="a"))
+    found = attribution.of(look(reading("gpu0", 10), a=tree(10)), where(up="a"))
     assert held(found, "a") == {"gpu0": 8}
-    assert in_gib(found.others) == {"gpu0": 2.5}
+    assert in_gib(found.others) == {"gpu0": 2}
     assert found.unclear == frozenset()
+
+
+def test_a_start_between_two_looks_is_measured_against_the_look_before() -> None:
+    """A small model may be up before anybody has looked."""
+    attribution = Attribution()
+    attribution.of(look(reading("gpu0", 2)), where())
+    found = attribution.of(look(reading("gpu0", 5), a=tree(10)), where(up="a"))
+    assert held(found, "a") == {"gpu0": 3}
+
+
+def test_two_that_came_between_two_looks_are_not_told_apart() -> None:
+    """Nor is one beside another that moves."""
+    attribution = Attribution()
+    attribution.of(look(reading("gpu0", 2)), where())
+    found = attribution.of(look(reading("gpu0", 9), a=tree(10), b=tree(20)), where(up="a b"))
+    assert found.unclear == {"a", "b"}
 
 
 def test_while_something_moves_others_are_left_as_they_were() -> None:
@@ -93,7 +109,7 @@ def test_what_is_known_of_a_difference_ends_with_the_sleep() -> None:
     assert held(found, "a") == {}
     attribution.of(look(reading("gpu0", 2), a=tree(10)), where(coming="a"))
     found = attribution.of(look(reading("gpu0", 8), a=tree(10)), where(up="a"))
-    assert held(found, "a") == {"gpu0": 6}
+    assert held(found, "a") == {"gpu0": 7}
 
 
 def test_old_news_and_lost_gpus_change_nothing() -> None:
