@@ -61,6 +61,8 @@ class Attribution:
         for device, reading in look.devices.items():
             if device in look.stale or device == SWAP:
                 continue
+            if device != HOST:
+                self._difference_on(device).take(reading.used_bytes, where)
             if device == HOST:
                 ours = [tree for model, tree in look.trees.items() if model in where.on_devices]
                 used_by_us = sum(_taken(tree.usage) for tree in ours)
@@ -98,7 +100,6 @@ class Attribution:
     ) -> None:
         device = reading.device
         differences = self._difference_on(device)
-        differences.take(reading.used_bytes, where)
         for model in held:
             held[model][device] = differences.taken.get(model, 0)
         if not where.moving:

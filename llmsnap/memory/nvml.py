@@ -168,6 +168,8 @@ class _Session:
         self._open = False
         self._devices: dict[str, str] = {}
         """Device by UUID: what is `gpu1` stays so, though `gpu0` falls off the bus."""
+        self._silent: dict[str, str] = {}
+        """Why a driver doesn't tell bytes by process, by device."""
 
     def read(self) -> Readings:
         """Return all figures, or why there are none."""
@@ -238,7 +240,7 @@ class _Session:
     def _read_one(self, gpu: _Gpu) -> tuple[Reading, str]:
         taken_at = self._clock()
         memory = _memory(gpu.handle)
-        processes, note = _processes(gpu)
+        processes, note = self._listed(gpu)
         reading = Reading(
             device=gpu.device,
             total_bytes=memory.total,
@@ -252,6 +254,20 @@ class _Session:
             vitals=read_vitals(gpu.handle),
         )
         return reading, note
+
+    def _listed(self, gpu: _Gpu) -> tuple[dict[int, int] | None, str]:
+        """Return bytes by pid, or None and why they aren't known.
+
+        That nobody is listed says nothing of a driver which hasn't told of those who were.
+        """
+        processes, note = _processes(gpu)
+        if processes is None:
+            self._silent[gpu.device] = note
+        elif processes:
+            self._silent.pop(gpu.device, None)
+        elif note := self._silent.get(gpu.device, ""):
+            return None, note
+        return processes, note
 
 
 def _read_safely(session: _Session) -> Readings:

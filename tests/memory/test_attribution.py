@@ -75,6 +75,14 @@ def test_a_start_between_two_looks_is_measured_against_the_look_before() -> None
     assert held(found, "a") == {"gpu0": 3}
 
 
+def test_a_driver_that_listed_nobody_may_be_silent_of_those_who_come() -> None:
+    """Only when somebody is there it shows that it doesn't tell bytes."""
+    attribution = Attribution()
+    attribution.of(look(reading("gpu0", 2, processes={})), where())
+    found = attribution.of(look(reading("gpu0", 5), a=tree(10)), where(up="a"))
+    assert held(found, "a") == {"gpu0": 3}
+
+
 def test_two_that_came_between_two_looks_are_not_told_apart() -> None:
     """Nor is one beside another that moves."""
     attribution = Attribution()

@@ -183,6 +183,9 @@ async def test_says_that_bytes_by_process_are_not_known(
     assert reading.used_bytes > 32 * MIB
     assert any("gpu0: bytes by process aren't known" in note for note in readings.notes)
     await holder.kill()
+    readings = await gauge.read()
+    assert readings.devices[0].processes is None, "nobody is listed, and that says nothing"
+    assert any("gpu0: bytes by process aren't known" in note for note in readings.notes)
 
 
 async def test_pids_mean_nothing_in_a_container(world: World) -> None:

@@ -89,7 +89,8 @@ async def foreign(running: ProxyProcess, device: str, *, least: float, most: flo
     """Wait until so many GiB of a device count as other programs'."""
 
     async def counted() -> bool:
-        return least <= (await devices(running))[device]["foreign_bytes"] / GIB <= most
+        used = (await devices(running))[device]["foreign_bytes"]
+        return bool(least <= used / GIB <= most)
 
     await eventually(counted, what=f"{least} to {most} GiB of {device} are others'")
 
@@ -103,7 +104,7 @@ async def known(running: ProxyProcess, *models: str) -> dict[str, dict[str, int]
 
     await eventually(all_known, what=f"needs of {models}")
     shown = await running.models()
-    return {model: shown[model]["need_bytes"] for model in models}
+    return {model: dict(shown[model]["need_bytes"]) for model in models}
 
 
 @pytest.mark.slow
@@ -223,13 +224,14 @@ async def test_without_bytes_by_process_needs_are_learned_all_the_same(
     models = {"a": (0, 9), "b": (0, 10), "c": (0, 11)}
     config = configuration(models, AWAKE_OR_STOPPED)
     async with proxy_on(cards, tmp_path, config) as running:
-        needs = {}
+        needs: dict[str, dict[str, int]] = {}
         for model in models:
             await running.chat(model, "hi")
             needs |= await known(running, model)
         for model in ("a", "b"):
             await running.chat(model, "hi")
         shown = await running.models()
+    assert shown["b"]["state"] == "ready"
+    assert sum(entry["state"] == "ready" for entry in shown.values()) == 2
     for model, (_, gib) in models.items():
         assert gib <= needs[model]["gpu0"] / GIB < gib + 0.2
-    assert [shown[model]["state"] for model in "abc"] == ["ready", "ready", "stopped"]
