@@ -29,7 +29,9 @@ _ROTATED_RESIDUALS: Final = 2
 _RECURRENT_RESIDUALS: Final = 16
 """More of them beside recurrent layers; a guess."""
 
-_PROCESS_BYTES: Final = 33 * _MIB
+_PROCESS_BYTES: Final = 29 * _MIB
+_PYTHON_BYTES: Final = 4 * _MIB
+"""More, inside Python."""
 _TOKEN_BYTES: Final = 240
 _MERGE_BYTES: Final = 280
 _CELL_BYTES: Final = 512
@@ -54,11 +56,13 @@ def compute_of(flags: Flags, shape: Shape, layout: Layout, context: Context) -> 
     return needs
 
 
-def overhead_of(shape: Shape, layout: Layout, context: Context) -> Mapping[str, int]:
+def overhead_of(flags: Flags, shape: Shape, layout: Layout, context: Context) -> Mapping[str, int]:
     """Return the bytes a device of the process itself, its vocabulary and its lists of tokens."""
     needs = Counter(dict.fromkeys(layout.gpus, _GPU_CONTEXT_BYTES))
     needs[HOST] = _PROCESS_BYTES + shape.vocabulary * _TOKEN_BYTES + shape.merges * _MERGE_BYTES
     needs[HOST] += context.cells * context.streams * _CELL_BYTES
+    if flags.in_python:
+        needs[HOST] += _PYTHON_BYTES
     if layout.gpus:
         needs[HOST] += _GPU_PROCESS_BYTES
     return needs

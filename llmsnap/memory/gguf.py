@@ -134,7 +134,7 @@ class _Sums:
         self._add("kv", cache_of(flags, shape, layout, context))
         self._add("compute", compute_of(flags, shape, layout, context))
         if not self._process_counted:
-            self._add("overhead", overhead_of(shape, layout, context))
+            self._add("overhead", overhead_of(flags, shape, layout, context))
             self._process_counted = True
         self._notes += _notes(flags, shape, layout.gpus)
 

@@ -114,6 +114,8 @@ class Flags:
     loras: tuple[str, ...] = ()
     draft: Flags | None = None
     """The options of a second model that drafts; None: there is none."""
+    in_python: bool = False
+    """Whether it runs inside Python, as the demo's server does."""
     fit: bool = True
     """Whether what isn't said of context and layers is shrunk to what is free at the start."""
 
@@ -125,7 +127,6 @@ def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
     """
     said = {**_of_environment(env), **_of_command(argv)}
     parallel = _number(said, "parallel", -1)
-    device = said.get("device")
     on = {name: _is_on(said.get(name, "")) for name in _SWITCHES}
     flags = Flags(
         model=said.get("model", ""),
@@ -140,7 +141,7 @@ def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
         split_mode=said.get("split_mode", "layer"),
         split=_fractions(said.get("split", "")),
         main_gpu=max(0, _number(said, "main_gpu", 0)),
-        device=None if device is None else _names(device),
+        device=_names(said["device"]) if "device" in said else None,
         overrides=_overrides(said.get("override", "")),
         cpu_moe_layers=ALL_LAYERS if on["cpu_moe"] else _number(said, "cpu_moe_layers", 0),
         cpu_ffn_layers=_number(said, "cpu_ffn_layers", 0),
@@ -155,6 +156,7 @@ def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
         mmproj=said.get("mmproj", ""),
         mmproj_offload=on["mmproj_offload"] is not False,
         loras=_names(said.get("lora", "")),
+        in_python=bool(argv) and "python" in argv[0].rpartition("/")[2],
         fit=on["fit"] is not False,
     )
     return replace(flags, draft=_draft(flags, said)) if "draft" in said else flags

@@ -99,7 +99,7 @@ ROWS: Final = (
 
 def estimated(row: Row) -> Estimate:
     """Return what is estimated of `row` as its command stands in a configuration."""
-    command = shlex.join(["llama-server", "-m", str(row.path()), *shlex.split(row.flags)])
+    command = shlex.join([*program(row), "-m", str(row.path()), *shlex.split(row.flags)])
     found = estimate_for(ModelConfig(cmd=command), ("host",), {})
     assert found is not None
     return found
@@ -121,16 +121,20 @@ def _shares(row: Row, slots: Sequence[Any]) -> int:
     return 1 if "-np" in row.flags else len(slots)
 
 
+def program(row: Row) -> list[str]:
+    """Return how the row's server is called."""
+    if row.inside_python:
+        return [sys.executable, "-m", "tests.helpers.children.llama_inside"]
+    return server_argv(row.path())[:1]
+
+
 @contextmanager
 def running(row: Row) -> Iterator[tuple[int, str]]:
     """Run the row's server; yield its pid and its URL once it is ready."""
     port = free_port()
-    argv = server_argv(row.path(), str(port))[:1]
-    if row.inside_python:
-        argv = [sys.executable, "-m", "tests.helpers.children.llama_inside"]
     options = ["-m", str(row.path()), "--host", "127.0.0.1", "--port", str(port), "-t", "1"]
     process = subprocess.Popen(
-        [*argv, *options, *shlex.split(row.flags)],
+        [*program(row), *options, *shlex.split(row.flags)],
         env=server_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -91,3 +91,11 @@ def test_a_drafting_model_shares_the_context_but_not_its_place() -> None:
     assert draft is not None
     assert (draft.model, draft.context, draft.layers, draft.type_k) == ("b", 512, 7, "q8_0")
     assert draft.overrides == ()
+
+
+def test_a_server_inside_python_is_known_by_its_program() -> None:
+    """It is a larger process; its second `-m` names the model."""
+    found = read_flags(["/usr/bin/python3", "-m", "llmsnap.demo.server", "-m", "a.gguf"], {})
+
+    assert (found.in_python, found.model) == (True, "a.gguf")
+    assert not flags("-m a.gguf").in_python
