@@ -6,6 +6,7 @@ docs/memory.md shows it beside measured figures.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,10 +159,11 @@ class _Sums:
         later += 0 if flags.pooled else max(0, kept_mib) * _MIB
         parts = {device: Parts(**sizes) for device, sizes in self._parts.items()}
         unset = tuple(_unset(flags, self._gpus))
-        movable = _LAYERS in unset
+        weights = Counter({device: part.weights for device, part in parts.items()})
+        weights[HOST] -= self._saved  # the kernel drops what is there twice when it needs the room
         return Estimate(
             parts=parts,
-            certain={} if movable else {d: part.weights for d, part in parts.items()},
+            certain={} if _LAYERS in unset else +weights,
             growth={HOST: later} if later else {},
             saved_by_no_mmap=self._saved,
             unset=unset,

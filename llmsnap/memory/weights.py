@@ -51,8 +51,9 @@ def weights_of(
 ) -> tuple[Mapping[str, int], int]:
     """Return the bytes a device, and how many of those in RAM `--no-mmap` would save.
 
-    A mapped file counts from the first to the last tensor that stays on the host: what lies
-    between them is mapped with them, as are those that are laid out anew in a second copy.
+    On the processor alone a mapped file counts from the first tensor that is used in place to the
+    last one: those between them that are laid out anew, in a second copy, stay mapped as well.
+    With a GPU what lies between them is mapped, too, but nobody reads it again.
     """
     # With a GPU llama.cpp prefers memory that the GPU can read, and lays out nothing anew.
     repacked = repacked if flags.repack and not layout.gpus else ()
@@ -67,7 +68,7 @@ def weights_of(
             else:
                 needs[device] += tensor.size_bytes
         read = sum(tensor.size_bytes for tensor in mappable)
-        held = _span(mappable) if flags.mmap else read
+        held = _span(mappable) if flags.mmap and not layout.gpus else read
         needs[HOST] += held
         saved += held - read
     return needs, saved

@@ -157,7 +157,7 @@ def test_experts_stay_on_the_host_if_told_so(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "moe.gguf", values, blocks(4, experts=8))
 
     def on_host(*flags: str) -> int:
-        flags = ("-ngl", "99", "--no-mmap", *flags)
+        flags = ("-ngl", "99", *flags)
         return weights(estimate(path, *flags, devices=("host", "gpu0")))["host"] - MATRIX
 
     assert on_host() == 0
@@ -165,16 +165,6 @@ def test_experts_stay_on_the_host_if_told_so(tmp_path: Path) -> None:
     assert on_host("--cpu-moe") == 4 * 8 * MATRIX
     assert on_host("-ot", r"blk\.[01]\.ffn_.*_exps=CPU") == 2 * 8 * MATRIX
     assert on_host("-ot", "[=CPU") == 0
-
-
-def test_what_lies_between_mapped_weights_is_mapped_with_them(tmp_path: Path) -> None:
-    """Without mapping only what stays on the host is read."""
-    path = write_gguf(tmp_path / "moe.gguf", llama(), blocks(4, experts=8))
-    flags = ("-ngl", "99", "--n-cpu-moe", "1")
-
-    mapped = weights(estimate(path, *flags, devices=("host", "gpu0")))["host"]
-
-    assert mapped == (1 + 2 + 8) * MATRIX + NORM
 
 
 def test_tied_embeddings_are_on_the_gpu_once_more(tmp_path: Path) -> None:
@@ -194,6 +184,7 @@ def test_some_types_are_there_twice_on_a_processor(tmp_path: Path) -> None:
 
     def sizes(*flags: str, devices: Collection[str] = ("host",)) -> tuple[int, int]:
         found = estimate(path, *flags, devices=devices, repacked=["Q4_0"])
+        assert found.certain["host"] == weights(found)["host"] - found.saved_by_no_mmap
         return weights(found)["host"], found.saved_by_no_mmap
 
     mapped = plain - matrix  # the last one in the file isn't mapped
@@ -201,6 +192,7 @@ def test_some_types_are_there_twice_on_a_processor(tmp_path: Path) -> None:
     assert sizes("--no-mmap") == (plain, 0)
     assert sizes("--no-repack") == (plain, 0)
     assert sizes("-ngl", "2", devices=("host", "gpu0")) == (7 * matrix + 3 * NORM, 0)
+    assert estimate(path, "-ngl", "99", devices=("host", "gpu0")).saved_by_no_mmap == 0
 
 
 def test_parts_of_a_split_model_are_added(tmp_path: Path) -> None:
