@@ -55,6 +55,7 @@ from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
+from llmsnap.web.events import EventRoutes, Parts
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
 from llmsnap.web.server import build_app
@@ -104,7 +105,8 @@ async def serve(
         )
         proxy = Proxy(config, lender_of(config, supervisor), recorder)
         opened.push_async_callback(proxy.aclose)
-        more = [*shown(keeping), *measured(supervisor, memory, recorder)]
+        more = shown(config, keeping, supervisor, proxy, logs)
+        more += measured(supervisor, memory, recorder)
         front = application(config, supervisor, memory, proxy, logs, more, here)
         async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
             announce(here)
@@ -229,9 +231,22 @@ def application(
     )
 
 
-def shown(keeping: Keeping) -> list[web.RouteDef]:
-    """Return the routes that show what is kept of the past."""
-    return ActivityRoutes(keeping.history).routes()
+def shown(
+    config: Config, keeping: Keeping, supervisor: Supervisor, proxy: Proxy, logs: Logs
+) -> list[web.RouteDef]:
+    """Return the routes that show what was, and what happens."""
+    parts = Parts(
+        config,
+        supervisor.views,
+        supervisor.watch,
+        proxy.standins,
+        lambda: proxy.inflight.entries(CLOCK()),
+        logs,
+    )
+    return [
+        *ActivityRoutes(keeping.history).routes(),
+        *EventRoutes(keeping.events, parts).routes(),
+    ]
 
 
 def measured(supervisor: Supervisor, memory: Survey, recorder: Recorder) -> list[web.RouteDef]:

@@ -13,6 +13,7 @@ from llmsnap.runtime.tasks import Background
 from llmsnap.store.store import Store
 from llmsnap.telemetry import rows
 from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.events import Events
 from llmsnap.telemetry.history import History
 from llmsnap.telemetry.recorder import Recorder
 
@@ -29,8 +30,14 @@ class Keeping:
         self._config = config
         self._recorder = recorder
         self.history = History(self.store)
+        self.events = Events()
         if config.activity.mode == "on":
-            activity = Activity(self.store, rows=self._most_rows, days=config.activity.days)
+            activity = Activity(
+                self.store,
+                rows=self._most_rows,
+                days=config.activity.days,
+                announce=lambda id_: self.events.publish("activity", lambda: {"id": id_}),
+            )
             recorder.listen(activity.take)
 
     @asynccontextmanager

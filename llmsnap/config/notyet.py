@@ -14,7 +14,6 @@ from llmsnap.config.yamlnodes import MapNode, joined, line_of
 _GLOBAL: Final = {
     "captureBuffer": "capture_buffer_mb",
     "performance": "performance",
-    "ui": "ui",
 }
 
 _MESSAGE: Final = "not supported yet and ignored"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -14,6 +14,12 @@ from llmsnap.errors import NotFound, RequestCancelled
 from llmsnap.runtime.lease import Lease
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.web.envelope import json_answer
+from llmsnap.web.headers import RawHeaders
+
+_CREDENTIALS: Final = frozenset(
+    {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie", b"x-api-key"}
+)
+_BLANK: Final = "[REDACTED]"
 
 
 @dataclass(slots=True)
@@ -22,6 +28,8 @@ class Running:
 
     record: RequestRecord
     method: str
+    headers: RawHeaders
+    """The client's."""
     lease: Lease
 
 
@@ -32,11 +40,18 @@ class InFlight:
         self.running: dict[int, Running] = {}
         self._numbers = itertools.count(1)
 
-    def add(self, record: RequestRecord, method: str, lease: Lease) -> int:
+    def add(self, record: RequestRecord, method: str, headers: RawHeaders, lease: Lease) -> int:
         """List a request; return its number, by which it is taken off again."""
         number = next(self._numbers)
-        self.running[number] = Running(record, method, lease)
+        self.running[number] = Running(record, method, headers, lease)
         return number
+
+    def entries(self, now: float) -> list[dict[str, Any]]:
+        """Return the requests as llama-swap's page lists them, oldest first.
+
+        `now` is on the clock of the records. Credentials are blanked.
+        """
+        return [_entry(number, running, now) for number, running in self.running.items()]
 
     def cancel(self, number: int) -> None:
         """End a request, whether it waits or is being answered. Raises NotFound."""
@@ -61,26 +76,34 @@ class InFlightRoutes:
 
     async def show(self, _: web.Request) -> web.Response:
         """List the requests, oldest first."""
-        listed = [
-            self._entry(number, running) for number, running in self._inflight.running.items()
-        ]
-        return json_answer({"requests": listed})
+        return json_answer({"requests": self._inflight.entries(self._clock())})
 
     async def cancel(self, request: web.Request) -> web.Response:
         """End one request. Raises NotFound."""
         self._inflight.cancel(int(request.match_info["id"]))
         return json_answer({"msg": "ok"})
 
-    def _entry(self, number: int, running: Running) -> dict[str, Any]:
-        record = running.record
-        elapsed_s = max(0.0, self._clock() - record.arrived_at)
-        return {
-            "id": str(number),
-            "timestamp": (datetime.now(UTC) - timedelta(seconds=elapsed_s)).isoformat(),
-            "model": record.model,
-            "req_path": record.path,
-            "method": running.method,
-            "remote_ip": record.client,
-            "elapsed_ms": round(elapsed_s * 1000),
-            "state": "answering" if running.lease.granted else "waiting",
-        }
+
+def redacted(headers: RawHeaders) -> dict[str, str]:
+    """Return `headers` without what gives access to something, one value a name."""
+    return {
+        name.decode("latin-1"): _BLANK if name.lower() in _CREDENTIALS else value.decode("latin-1")
+        for name, value in headers
+    }
+
+
+def _entry(number: int, running: Running, now: float) -> dict[str, Any]:
+    record = running.record
+    elapsed_s = max(0.0, now - record.arrived_at)
+    return {
+        "id": str(number),
+        "timestamp": (datetime.now(UTC) - timedelta(seconds=elapsed_s)).isoformat(),
+        "model": record.model,
+        "req_path": record.path,
+        "method": running.method,
+        "req_headers": redacted(running.headers),
+        "remote_ip": record.client,
+        "resp_headers": {},
+        "elapsed_ms": round(elapsed_s * 1000),
+        "state": "answering" if running.lease.granted else "waiting",
+    }

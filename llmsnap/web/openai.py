@@ -64,7 +64,7 @@ def model_records(config: Config, loaded: Collection[str], created: int) -> list
     for id_, model in config.models.items():
         if model.unlisted:
             continue
-        described = _description(model)
+        described = description_of(model)
         for name, kind in _names(config, id_, model):
             meta = _meta(model, kind)
             records.append(
@@ -139,7 +139,7 @@ def _meta(model: ModelConfig, kind: Record) -> Record:
     return {"llamaswap": {**metadata, **kind}, **({"n_ctx": context} if context else {})}
 
 
-def _description(model: ModelConfig) -> Record:
+def description_of(model: ModelConfig) -> Record:
     """Return what the configuration says of a model; what it doesn't say is left out."""
     can = model.capabilities
     record: Record = {

@@ -109,7 +109,8 @@ class Serving:
 
     async def _run(self, limited: bool) -> None:
         lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
-        number = self._inflight.add(self._record, self._order.request.method, lease)
+        request = self._order.request
+        number = self._inflight.add(self._record, request.method, request.raw_headers, lease)
         try:
             await self._run_with(lease)
         except LlmsnapError as error:

@@ -12,7 +12,6 @@ from tests.config.reading import loaded
     [
         ("captureBuffer: 10", "captureBuffer"),
         ("performance: {every: 1m}", "performance"),
-        ("ui: {activity: {session_id: [X-A]}}", "ui"),
     ],
 )
 def test_a_key_without_effect_is_told(text: str, path: str) -> None:

@@ -1,0 +1,181 @@
+"""`/api/events`: all that happens, as a stream of events in llama-swap's form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from llmsnap.config.peers import peer_models
+from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import ModelView
+from llmsnap.runtime.logs import LogBuffer, Logs, Subscription
+from llmsnap.runtime.tasks import Background
+from llmsnap.telemetry.events import Events, Follower, frame
+from llmsnap.web.admin import PEER_STATES
+from llmsnap.web.openai import description_of
+from llmsnap.web.standins import StandIns
+
+_HEADERS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "X-Accel-Buffering": "no",
+}
+_LOOK_S: Final = 0.25
+"""Between two looks at the requests under way."""
+_SOURCES: Final = ("proxy", "upstream")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Where the events come from."""
+
+    config: Config
+    views: Callable[[], Iterable[ModelView]]
+    watch: Callable[[Callable[[ModelView, State], None]], object]
+    standins: StandIns
+    inflight: Callable[[], list[dict[str, Any]]]
+    """Entries of the requests under way, oldest first."""
+    logs: Logs
+
+
+class EventRoutes:
+    """Tells everybody who asks what is the case, and then what changes."""
+
+    def __init__(self, events: Events, parts: Parts) -> None:
+        self._events = events
+        self._parts = parts
+        parts.watch(lambda *_: events.publish("modelStatus", self._models))
+        parts.standins.watch(self._profile_changed)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes to mount."""
+        return [web.get("/api/events", self.stream)]
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the client leaves, or the proxy ends."""
+        response = web.StreamResponse(headers=_HEADERS)
+        if request.method == "HEAD":
+            return response
+        async with self._followed() as follower:
+            await response.prepare(request)
+            async for messages in follower:
+                await response.write(messages)
+        await response.write_eof()
+        return response
+
+    @asynccontextmanager
+    async def _followed(self) -> AsyncIterator[Follower]:
+        """Yield a follower who has been told all that is the case now."""
+        background = Background()
+        follower = self._events.follow()
+        readers = {name: self._log(name).subscribe() for name in _SOURCES}
+        try:
+            # Nothing awaits between the subscriptions and this: no gap, and nothing twice.
+            for message in self._greeting():
+                follower.put(message)
+            for name, reader in readers.items():
+                background.spawn(_tell_log(name, reader, follower), name=f"events: {name} log")
+            background.spawn(self._tell_requests(follower), name="events: requests")
+            yield follower
+        finally:
+            follower.close()
+            for reader in readers.values():
+                reader.close()
+            await background.aclose()
+
+    def _greeting(self) -> Iterable[bytes]:
+        for name in _SOURCES:
+            yield frame("logData", _log_data(name, self._log(name).history()))
+        yield frame("modelStatus", self._models())
+        session_id = list(self._parts.config.ui.activity.session_id)
+        yield frame("uiConfig", {"activity": {"session_id": session_id}})
+        yield frame("profileChanged", {"active": self._parts.standins.active})
+        yield frame("inflight", {"operation": "snapshot", "requests": self._parts.inflight()})
+
+    async def _tell_requests(self, follower: Follower) -> None:
+        """Tell which requests came, went or went on, a few times a second."""
+        known = {entry["id"]: entry for entry in self._parts.inflight()}
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now = {entry["id"]: entry for entry in self._parts.inflight()}
+            for id_ in known.keys() - now.keys():
+                follower.put(frame("inflight", {"operation": "remove", "id": id_}))
+            for id_, entry in now.items():
+                if _is_news(known.get(id_), entry):
+                    follower.put(frame("inflight", {"operation": "upsert", "request": entry}))
+            known = now
+
+    def _profile_changed(self) -> None:
+        self._events.publish("profileChanged", lambda: {"active": self._parts.standins.active})
+        self._events.publish("modelStatus", self._models)
+
+    def _log(self, name: str) -> LogBuffer:
+        logs = self._parts.logs
+        return logs.proxy if name == "proxy" else logs.upstream
+
+    def _models(self) -> list[dict[str, Any]]:
+        config = self._parts.config
+        local = [
+            _local_model(view, config.models[view.model])
+            for view in sorted(self._parts.views(), key=lambda view: view.model)
+        ]
+        return [*local, *(_peers_model(name, one.peer) for name, one in _peers(config))]
+
+
+async def _tell_log(name: str, reader: Subscription, follower: Follower) -> None:
+    """Pass on what is written to a log; at its end the proxy ends."""
+    async for data in reader:
+        follower.put(frame("logData", _log_data(name, data)))
+    follower.close()
+
+
+def _log_data(source: str, data: bytes) -> dict[str, str]:
+    return {"source": source, "data": data.decode("utf-8", "replace")}
+
+
+def _is_news(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
+    """Whether more than time has passed."""
+    if before is None:
+        return True
+    return any(before.get(key) != value for key, value in now.items() if key not in _TIMES)
+
+
+_TIMES: Final = frozenset({"elapsed_ms", "timestamp"})
+
+
+def _peers(config: Config) -> Iterable[tuple[str, Any]]:
+    return sorted(peer_models(config.peers).items())
+
+
+def _local_model(view: ModelView, model: ModelConfig) -> dict[str, Any]:
+    said = description_of(model)
+    state = "stopped" if view.state is State.FAILED else PEER_STATES.get(view.state, view.state)
+    entry = {
+        "id": view.model,
+        "name": model.name,
+        "description": model.description,
+        "state": state,
+        "unlisted": model.unlisted,
+        "peerID": "",
+    }
+    if model.aliases:
+        entry["aliases"] = list(model.aliases)
+    return entry | {key: said[key] for key in ("capabilities", "context_length") if key in said}
+
+
+def _peers_model(name: str, peer: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": "",
+        "description": "",
+        "state": "",
+        "unlisted": False,
+        "peerID": peer,
+    }
