@@ -140,7 +140,7 @@ class Rest:
 
     def _better_stopped(self, driver: SleepDriver, *, more_s: float = 0.0) -> str:
         """Return why it should rather be stopped, if a wake takes `more_s` longer than usual."""
-        wake_s = driver.wake_s(self._found.tier_bytes)
+        wake_s = driver.wake_s(self._target)
         if wake_s is None and self.view.woken is not None:
             wake_s = self.view.woken.seconds
         context = self._start.context(self._target.model)

@@ -94,6 +94,8 @@ class CudaDriver:
         )
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asleep: dict[str, _Asleep] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """By model: a generation, and how many bytes a sleep of it moves."""
 
     async def prepare(self) -> None:
         """Start CUDA's processes, if there is a GPU; the first of their calls take seconds."""
@@ -108,11 +110,14 @@ class CudaDriver:
             holding = await self._examiner.examine(target)
         except Ineligible as why:
             return Unsupported(str(why))
+        if holding.exact:
+            self._sizes[target.model] = target.generation, holding.total_bytes
         return Supported(tier="ram", tier_bytes=holding.total_bytes)
 
-    def wake_s(self, size: int) -> float | None:
-        """Predict the seconds that a wake of `size` bytes takes."""
-        return self.rates.wake.seconds_for(size)
+    def wake_s(self, target: Target) -> float | None:
+        """Predict the seconds that a wake takes; None before its size and the speed were seen."""
+        generation, size = self._sizes.get(target.model, (None, 0))
+        return self.rates.wake.seconds_for(size) if generation == target.generation else None
 
     async def sleep(self, target: Target) -> Moved:
         """Put the process to sleep; raise SleepRefused when it is awake as before.
@@ -132,6 +137,7 @@ class CudaDriver:
             raise
         self._examiner.slept(target, asleep.holding.bytes)
         self._asleep[target.model] = asleep
+        self._sizes[target.model] = target.generation, asleep.holding.total_bytes
         return self._moved(begun, asleep.holding, sign=-1)
 
     async def wake(self, target: Target) -> Moved:

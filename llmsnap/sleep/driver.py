@@ -106,8 +106,8 @@ class SleepDriver(Protocol):
         """Return whether this process can be put to sleep now; never raises, never harms it."""
         ...
 
-    def wake_s(self, size: int) -> float | None:
-        """Predict the seconds that a wake of `size` bytes takes; None: not known."""
+    def wake_s(self, target: Target) -> float | None:
+        """Predict the seconds that a wake of this process takes; None: not known."""
         ...
 
     async def sleep(self, target: Target) -> Moved:

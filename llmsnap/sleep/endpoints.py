@@ -39,8 +39,8 @@ class EndpointsDriver:
             return Unsupported("sleepEndpoints and wakeEndpoints aren't set")
         return Supported(tier="ram", tier_bytes=recipe.tier_bytes)
 
-    def wake_s(self, size: int) -> float | None:
-        """Predict nothing: what its last wake took says more than a size."""
+    def wake_s(self, target: Target) -> float | None:
+        """Predict nothing: what its last wake took says more than could be known here."""
         return None
 
     async def sleep(self, target: Target) -> Moved:

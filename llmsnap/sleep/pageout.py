@@ -78,8 +78,8 @@ class PageOutDriver:
         except (OSError, ValueError) as error:
             return Unsupported(f"its processes can't be looked at: {words(error)}")
 
-    def wake_s(self, size: int) -> float | None:
-        """Predict nothing: what its last wake took says more than a size."""
+    def wake_s(self, target: Target) -> float | None:
+        """Predict nothing: what its last wake took says more than could be known here."""
         return None
 
     async def sleep(self, target: Target) -> Moved:

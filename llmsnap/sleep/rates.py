@@ -6,9 +6,6 @@ from typing import Final
 
 _FIXED_S: Final = 0.2
 """What a checkpoint or restore takes however little it moves."""
-_FIRST_SLEEP: Final = 3e9
-_FIRST_WAKE: Final = 5.5e9
-"""Bytes a second to reckon with until there are figures: between slow and good desktops."""
 _WEIGHT: Final = 0.3
 """Of the newest figure in the moving average."""
 _LEAST_BYTES: Final = 256 * 1024**2
@@ -16,10 +13,9 @@ _LEAST_BYTES: Final = 256 * 1024**2
 
 
 class Rate:
-    """Bytes a second one way; `first` is reckoned with until there are figures."""
+    """Bytes a second one way."""
 
-    def __init__(self, first: float) -> None:
-        self._first = first
+    def __init__(self) -> None:
         self.learned: float | None = None
         """Bytes a second, fixed cost aside; None before the first figure."""
 
@@ -32,14 +28,14 @@ class Rate:
             rate = _WEIGHT * rate + (1 - _WEIGHT) * self.learned
         self.learned = rate
 
-    def seconds_for(self, moved_bytes: int) -> float:
-        """Predict how long `moved_bytes` take."""
-        return _FIXED_S + moved_bytes / (self.learned or self._first)
+    def seconds_for(self, moved_bytes: int) -> float | None:
+        """Predict how long `moved_bytes` take; None before the first figure."""
+        return None if self.learned is None else _FIXED_S + moved_bytes / self.learned
 
 
 class Rates:
     """Both ways between a GPU and RAM."""
 
     def __init__(self) -> None:
-        self.sleep = Rate(_FIRST_SLEEP)
-        self.wake = Rate(_FIRST_WAKE)
+        self.sleep = Rate()
+        self.wake = Rate()

@@ -38,7 +38,7 @@ class SecondStep:
         self._machine = machine
         self._listens = listens
         self._pace = pace or Pace()
-        self._rate = Rate(self._pace.lowest_rate)
+        self._rate = Rate()
         self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         """By pid: who was called off may still be in its last call into the kernel."""
 
@@ -54,7 +54,7 @@ class SecondStep:
 
     def back_s(self, size: int) -> float | None:
         """Predict how long it takes to bring `size` bytes back; None before the first time."""
-        return self._rate.seconds_for(size) if self._rate.learned else None
+        return self._rate.seconds_for(size)
 
     async def page_out(self, target: Target) -> Moved:
         """Page the processes out; raise SleepRefused when too much of them stays in RAM.

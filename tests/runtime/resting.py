@@ -59,7 +59,7 @@ class Driver:
         """Say what the test wants."""
         return self.verdict
 
-    def wake_s(self, size: int) -> float | None:
+    def wake_s(self, target: Target) -> float | None:
         """Predict what the test wants."""
         return self.predicted_s
 

@@ -28,7 +28,7 @@ class Driver:
         self.asked += 1
         return self._verdict
 
-    def wake_s(self, size: int) -> float | None:
+    def wake_s(self, target: Target) -> float | None:
         raise AssertionError
 
     async def sleep(self, target: Target) -> Moved:

@@ -133,13 +133,17 @@ async def test_both_gpus_of_a_process_move_together(pair: Bench) -> None:
 
 
 async def test_learns_how_fast_memory_moves(bench: Bench) -> None:
-    """Both ways."""
-    target = bench.target(await bench.holder(mib=256))
-    assert bench.driver.rates.sleep.learned is None
-    await bench.driver.sleep(target)
-    await bench.driver.wake(target)
-    assert bench.driver.rates.sleep.learned is not None
-    assert bench.driver.rates.wake.learned is not None
+    """Both ways; and then it predicts how long a wake takes, of a process that it has looked at."""
+    driver, target = bench.driver, bench.target(await bench.holder(mib=256))
+    assert driver.rates.sleep.learned is None
+    await driver.sleep(target)
+    assert driver.wake_s(target) is None
+    await driver.wake(target)
+    assert driver.rates.sleep.learned is not None
+    predicted_s = driver.wake_s(target)
+    assert predicted_s is not None
+    assert 0.2 < predicted_s < 5
+    assert driver.wake_s(replace(target, generation=2)) is None
 
 
 # Where NVML doesn't tell what a process holds.
@@ -161,6 +165,8 @@ async def test_without_bytes_by_process_it_measures(
     held = (96 + 64) * MIB
     bound = (24_576 - await bench.free_mib()) * MIB
     assert await bench.driver.probe(target) == Supported(tier="ram", tier_bytes=bound)
+    bench.driver.rates.wake.learn(GIB, 1.0)
+    assert bench.driver.wake_s(target) is None
 
     assert (await bench.driver.sleep(target)).bytes == {"gpu0": -held, "ram": held}
     await bench.driver.wake(target)

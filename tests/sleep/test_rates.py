@@ -9,10 +9,9 @@ from llmsnap.sleep.rates import Rates
 GB = 10**9
 
 
-def test_predicts_before_it_has_learned() -> None:
-    """A wake is supposed to be quicker than a sleep."""
-    rates = Rates()
-    assert 1 < rates.wake.seconds_for(10 * GB) < rates.sleep.seconds_for(10 * GB) < 6
+def test_predicts_nothing_before_it_has_learned() -> None:
+    """Machines differ too much for a guess."""
+    assert Rates().wake.seconds_for(10 * GB) is None
 
 
 def test_learns_from_what_was_measured() -> None:
@@ -21,7 +20,9 @@ def test_learns_from_what_was_measured() -> None:
     rate.learn(10 * GB, 2.2)
     assert rate.seconds_for(10 * GB) == pytest.approx(2.2)
     rate.learn(10 * GB, 5.2)
-    assert 2.2 < rate.seconds_for(10 * GB) < 5.2
+    predicted_s = rate.seconds_for(10 * GB)
+    assert predicted_s is not None
+    assert 2.2 < predicted_s < 5.2
 
 
 def test_tiny_moves_teach_nothing() -> None:
