@@ -190,7 +190,7 @@ def main() -> None:
             f"`{row.flags}`",
             f"{guess / _MIB:.0f}",
             f"{found / _MIB:.0f}",
-            f"{guess / found - 1:.1%}",
+            f"{100 * (guess / found - 1):.0f} %",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
 
