@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from llmsnap.cli.client import Client, NoProxy, Refused, as_json
-from llmsnap.cli.places import find_config
+from llmsnap.cli.places import find_configs
 from llmsnap.cli.serve import FILE, FOLDER
 from llmsnap.config.loader import Loaded, load
 from llmsnap.doctor.examine import Case, Report, examine
@@ -39,6 +39,7 @@ Models = Mapping[str, Mapping[str, Any]]
 
 @click.command()
 @click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
+@click.option("--config-dir", type=FOLDER, help="A folder of further .yaml files, read as one.")
 @click.option(
     "--listen", metavar="ADDRESS", default="127.0.0.1:8080", show_default=True, help="Where."
 )
@@ -49,6 +50,7 @@ Models = Mapping[str, Mapping[str, Any]]
 @as_json
 def doctor(
     config: Path | None,
+    config_dir: Path | None,
     listen: str,
     state_dir: Path | None,
     url: str | None,
@@ -62,7 +64,7 @@ def doctor(
     expected. Ends with 1 if something is there that keeps llmsnap or a model from running.
     """
     address, state = parse_address(listen), state_folder(os.environ, state_dir)
-    loaded, faults = _loaded(config)
+    loaded, faults = _loaded(config, config_dir)
     running, refusals = _running(Client(url or address.url(tls=False), key, _ANSWER_S))
     report = asyncio.run(_examined(loaded, address, state, running, trial=trial))
     findings = faults + refusals + report.findings
@@ -74,16 +76,18 @@ def doctor(
         raise click.exceptions.Exit(1)
 
 
-def _loaded(given: Path | None) -> tuple[Loaded | None, list[Finding]]:
+def _loaded(config: Path | None, folder: Path | None) -> tuple[Loaded | None, list[Finding]]:
     """Return the configuration, or None and what is wrong with it."""
     check = "configuration"
     try:
-        path = find_config(given)
-    except ConfigError:
+        paths = find_configs(config, folder)
+    except ConfigError as error:
+        if folder is not None:
+            return None, [Finding.of_fault(check, Status.FAIL, str(error))]
         remedy = "write a config.yaml, or name one with --config; `llmsnap demo` needs none"
         return None, [Finding(check, Status.WARN, "there is none", remedy)]
     try:
-        return load(path), []
+        return load(*paths), []
     except ConfigError as error:
         return None, [Finding.of_fault(check, Status.FAIL, str(error))]
 

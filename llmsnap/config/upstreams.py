@@ -38,19 +38,20 @@ def reference_fault(reference: str) -> str | None:
 
 
 def listens_on_itself(config: Config, port: int, *, host: str = "") -> ConfigError | None:
-    """Return the error of a model whose server would be the proxy itself, listening on `port`.
+    """Return the error of a model or peer that would be the proxy itself, listening on `port`.
 
-    `host` is the address it listens on, if not this machine's own. None when there is no such
-    model.
+    `host` is the address it listens on, if not this machine's own. None when there is none.
     """
-    for id_, model in config.models.items():
-        parts = urlsplit(model.proxy)
-        is_here = _is_local(parts) or parts.hostname == host
-        if model.proxy and is_here and _port(parts) == port:
-            return ConfigError(
-                f"models.{id_}.proxy: {model.proxy!r} is where llmsnap itself listens; "
-                f"set another startPort or proxy, or listen on another port than {port}"
-            )
+    remedies = {"models": "set another startPort or proxy", "peers": "set another proxy"}
+    for kind, entries in (("models", config.models), ("peers", config.peers)):
+        for id_, entry in entries.items():
+            parts = urlsplit(entry.proxy)
+            is_here = _is_local(parts) or parts.hostname == host
+            if entry.proxy and is_here and _port(parts) == port:
+                return ConfigError(
+                    f"{kind}.{id_}.proxy: {entry.proxy!r} is where llmsnap itself listens; "
+                    f"{remedies[kind]}, or listen on another port than {port}"
+                )
     return None
 
 

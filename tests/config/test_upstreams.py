@@ -37,6 +37,16 @@ def test_u39_by_a_port_that_is_counted_up() -> None:
     assert "models.b.proxy" in str(error)
 
 
+def test_a_peer_where_the_proxy_itself_listens() -> None:
+    """It would be its own peer."""
+    config = read("peers: {me: {proxy: 'http://localhost:8080', models: [m]}}")
+
+    error = listens_on_itself(config, 8080)
+
+    assert error is not None
+    assert str(error).startswith("peers.me.proxy: 'http://localhost:8080' is where llmsnap itself")
+
+
 @pytest.mark.parametrize(
     ("proxy", "port"),
     [("http://example.org:8080", 8080), ("http://10.0.0.7:8080", 8080), ("https://localhost", 80)],
