@@ -33,31 +33,46 @@ _MIB: Final = 1024**2
 @talks_to_proxy
 @as_json
 @click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
-def ps(url: str, key: str, json_wanted: bool, watch: bool) -> None:
+@click.option("--peers", is_flag=True, help="Show the models of its peers, too.")
+def ps(url: str, key: str, json_wanted: bool, watch: bool, peers: bool) -> None:
     """Show the models of a running proxy: states, clients, and where their bytes are."""
-    client = Client(url, key)
+    client, path = Client(url, key), "/api/models?peers=1" if peers else "/api/models"
     if json_wanted:
-        click.echo(json.dumps(client.json("GET", "/api/models"), indent=2))
+        click.echo(json.dumps(client.json("GET", path), indent=2))
     elif watch:
         with suppress(KeyboardInterrupt):
-            _watch(client)
+            _watch(client, path)
     else:
         from llmsnap.cli.tables import print_table
 
-        print_table(_COLUMNS, _rows(client))
+        print_table(_COLUMNS, _rows(client, path))
 
 
-def _watch(client: Client) -> None:
+def _watch(client: Client, path: str) -> None:
     from llmsnap.cli.tables import LiveTable
 
     with LiveTable(_COLUMNS) as table:
         while True:
-            table.show(_rows(client))
+            table.show(_rows(client, path))
             time.sleep(_PERIOD_S)
 
 
-def _rows(client: Client) -> list[list[str]]:
-    return [_row(model) for model in client.json("GET", "/api/models")["models"]]
+def _rows(client: Client, path: str) -> list[list[str]]:
+    answer = client.json("GET", path)
+    remote = [
+        _peer_row(peer, model) for peer in answer.get("peers", ()) for model in peer["models"]
+    ]
+    return [_row(model) for model in answer["models"]] + remote
+
+
+def _peer_row(peer: dict[str, Any], model: dict[str, Any]) -> list[str]:
+    """Return the row of a peer's model; of one that isn't llmsnap's only the name is known."""
+    name = f"{peer['id']}/{model['id']}"
+    if peer["reachable"] and model.get("state") is not None:
+        with suppress(KeyError, TypeError):  # another version of llmsnap may say less
+            return [name, *_row(model)[1:]]
+    state = "not known" if peer["reachable"] else "can't be reached"
+    return [name, state, *[""] * (len(_COLUMNS) - 2)]
 
 
 def _row(model: dict[str, Any]) -> list[str]:

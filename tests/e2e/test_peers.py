@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,6 +48,12 @@ def models(folder: Path, *names: str) -> FakeModels:
     for name in names:
         fake.add(name)
     return fake
+
+
+def listed(url: str) -> str:
+    """What `llmsnap ps --peers` prints."""
+    command = [sys.executable, "-m", "llmsnap", "ps", "--peers", "--url", url]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 async def test_p46_a_peers_model_is_used_through_us(tmp_path: Path) -> None:
@@ -113,7 +121,12 @@ async def test_the_models_of_all_machines_are_shown_together(tmp_path: Path) -> 
             await asyncio.gather(near.chat("b"), near.chat("a"))
             _, shown = await near.get("/api/models?peers=1")
             _, alone = await near.get("/api/models")
+            table = await asyncio.to_thread(listed, near.url)
 
+    rows = [line.split()[:2] for line in table.splitlines()[1:]]
+    assert rows[:3] == [["a", "ready"], ["box/b", "ready"], ["box/c", "stopped"]]
+    assert "den/z" in table
+    assert "can't be reached" in table
     assert [model["id"] for model in shown["models"]] == ["a"]
     assert "peers" not in alone
     box, den = shown["peers"]
