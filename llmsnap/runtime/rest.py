@@ -164,9 +164,10 @@ class Rest:
         model, tier = self._target.model, self._found.tier
         verdict = await driver.below.probe(self._target)
         if isinstance(verdict, Supported):
-            more_s = driver.below.back_s(verdict.tier_bytes)
+            # Who wants its room waits for it to go, and who wants it back for it to come.
+            more_s = driver.below.trip_s(verdict.tier_bytes)
             if more_s is not None and (why := self._better_stopped(driver, more_s=more_s)):
-                verdict = Unsupported(f"from {verdict.tier} {why}")
+                verdict = Unsupported(f"by way of {verdict.tier} {why}")
         if isinstance(verdict, Supported):
             told = f"can be paged out from {tier} to {verdict.tier}"
             self._report_ability(verdict)

@@ -67,8 +67,8 @@ class Below(Protocol):
         """Return whether this process, which sleeps, can be moved on; never raises or harms it."""
         ...
 
-    def back_s(self, size: int) -> float | None:
-        """Predict how many seconds a wake takes longer with `size` bytes there; None: not known."""
+    def trip_s(self, size: int) -> float | None:
+        """Predict the seconds that `size` bytes take to go there and come back; None: not known."""
         ...
 
     async def page_out(self, target: Target) -> Moved:

@@ -34,7 +34,7 @@ class Rate:
 
 
 class Rates:
-    """Both ways between a GPU and RAM."""
+    """Both ways between two places."""
 
     def __init__(self) -> None:
         self.sleep = Rate()

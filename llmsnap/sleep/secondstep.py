@@ -20,7 +20,7 @@ from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
 from llmsnap.sleep.pageable import Held, Listens, Machine
 from llmsnap.sleep.pager import NotOut
-from llmsnap.sleep.rates import Rate
+from llmsnap.sleep.rates import Rates
 from llmsnap.sleep.readings import HostRoom
 
 _LEAST_BYTES: Final = 16 << 20
@@ -38,7 +38,7 @@ class SecondStep:
         self._machine = machine
         self._listens = listens
         self._pace = pace or Pace()
-        self._rate = Rate()
+        self._rates = Rates()
         self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         """By pid: who was called off may still be in its last call into the kernel."""
 
@@ -52,9 +52,10 @@ class SecondStep:
         except (OSError, ValueError) as error:
             return Unsupported(f"its processes can't be looked at: {words(error)}")
 
-    def back_s(self, size: int) -> float | None:
-        """Predict how long it takes to bring `size` bytes back; None before the first time."""
-        return self._rate.seconds_for(size)
+    def trip_s(self, size: int) -> float | None:
+        """Predict how long `size` bytes take out and back; None before both ways were seen."""
+        out_s, back_s = (rate.seconds_for(size) for rate in (self._rates.sleep, self._rates.wake))
+        return None if out_s is None or back_s is None else out_s + back_s
 
     async def page_out(self, target: Target) -> Moved:
         """Page the processes out; raise SleepRefused when too much of them stays in RAM.
@@ -63,13 +64,15 @@ class SecondStep:
         """
         try:
             held = await look(lambda: self._machine.usage(proctree.pids(target.pid)))
-            return await in_thread(
+            moved = await in_thread(
                 lambda deadline: self._out(target, deadline),
                 limit_s=self._pace.limit_s(held.rss_bytes),
                 name=f"page out {target.model}",
             )
         except (NotOut, OSError, ValueError) as error:
             raise SleepRefused(f"it can't be paged out: {words(error)}") from error
+        self._rates.sleep.learn(moved.bytes["swap"], moved.seconds)
+        return moved
 
     async def is_out(self, target: Target) -> bool:
         """Whether any of the processes' memory worth mentioning is in swap, whoever sent it."""
@@ -102,7 +105,7 @@ class SecondStep:
             )
         except (OSError, ValueError) as error:
             raise WakeFailed(f"it can't be brought back from swap: {words(error)}") from error
-        self._rate.learn(moved.bytes["ram"], moved.seconds)
+        self._rates.wake.learn(moved.bytes["ram"], moved.seconds)
         return moved
 
     def _held(self, target: Target, deadline: Deadline) -> Held:

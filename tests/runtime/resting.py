@@ -23,7 +23,7 @@ class Step:
         """Say what the test wants."""
         return self.verdict
 
-    def back_s(self, size: int) -> float | None:
+    def trip_s(self, size: int) -> float | None:
         """Predict what the test wants."""
         return self.predicted_s
 

@@ -787,7 +787,7 @@ async def test_the_last_wake_is_what_a_driver_without_figures_goes_by(rig: Rig) 
 
 
 async def test_what_comes_back_quicker_by_a_start_is_not_paged_out(rig: Rig) -> None:
-    """The way back from swap is reckoned with."""
+    """The way to swap and back is reckoned with."""
     rig.context = Context(tokens=200, tokens_per_s=100.0)
     step = Step()
     step.predicted_s = 60.0
@@ -795,7 +795,7 @@ async def test_what_comes_back_quicker_by_a_start_is_not_paged_out(rig: Rig) -> 
     driver.predicted_s = 1.0
     runner = await asleep(rig, driver)
     assert rig.abilities[1].lower_tier == ""
-    assert "can't leave ram but by a stop: from swap a wake would take" in runner.rest.below
+    assert "can't leave ram but by a stop: by way of swap a wake would take" in runner.rest.below
 
 
 async def test_why_it_cannot_sleep_is_told_and_shown(
