@@ -19,14 +19,16 @@ from llmsnap.memory.ggml_types import TYPES
 
 Value = int | float | bool | str | tuple[int | float | bool, ...]
 
-LARGEST_HEADER_BYTES: Final = 128 * 1024**2
+LARGEST_HEADER_BYTES: Final = 64 * 1024**2
 """The largest vocabularies of today make 20 MiB."""
-_LARGEST_COUNT: Final = 1 << 24
-"""Of texts in a list, of tensors, of keys: a thousand times what is usual."""
-_LONGEST_LIST: Final = 4096
+_MOST_TENSORS: Final = 1 << 16
+"""Models with single experts have 45,000, others a few hundred."""
+_MOST_KEYS: Final = 4096
+_LONGEST_LIST: Final = 1024
 """Lists a layer are kept, those a token aren't."""
 _LONGEST_TEXT: Final = 4096
-_LONGEST_NAME: Final = 65535
+_LONGEST_KEY: Final = 65535
+_LONGEST_NAME: Final = 255
 _MOST_DIMENSIONS: Final = 4
 _FIRST_BYTES: Final = 1024**2
 _MAGIC: Final = b"GGUF"
@@ -111,10 +113,10 @@ class _Reader:
     def header(self) -> Header:
         """Return the header; raise ModelFileError with what is wrong, without the file's name."""
         self._begin()
-        tensor_count = self._count("tensors")
+        tensor_count = self._count("tensors", _MOST_TENSORS)
         values: dict[str, Value] = {}
         lengths: dict[str, int] = {}
-        for _ in range(self._count("keys")):
+        for _ in range(self._count("keys", _MOST_KEYS)):
             self._pair(values, lengths)
         infos = [self._tensor_info() for _ in range(tensor_count)]
         alignment = values.get("general.alignment", 32)
@@ -134,7 +136,7 @@ class _Reader:
             raise ModelFileError(f"{which}; convert it anew with llama.cpp's tools")
 
     def _pair(self, values: dict[str, Value], lengths: dict[str, int]) -> None:
-        key, kind = self._text(_LONGEST_NAME), self._number("<I")
+        key, kind = self._text(_LONGEST_KEY), self._number("<I")
         if kind == _ARRAY:
             item_kind, length = self._number("<I"), self._number("<Q")
             lengths[key] = length
@@ -161,7 +163,7 @@ class _Reader:
 
     def _skip_texts(self, count: int, key: str) -> None:
         """Go past `count` texts: a vocabulary has some 100,000, so that each step counts."""
-        if count > _LARGEST_COUNT:
+        if count > LARGEST_HEADER_BYTES // 8:
             raise ModelFileError(f"is damaged: {key!r} is said to have {count} items")
         unpack: Callable[[bytes, int], tuple[int]] = struct.Struct("<Q").unpack_from
         while count:
@@ -206,9 +208,9 @@ class _Reader:
 
     # ---- pieces ----------------------------------------------------------------------------------
 
-    def _count(self, of: str) -> int:
+    def _count(self, of: str, most: int) -> int:
         count = self._number("<Q")
-        if count > _LARGEST_COUNT:
+        if count > most:
             raise ModelFileError(f"is damaged: it is said to have {count} {of}")
         return count
 

@@ -12,7 +12,7 @@ from typing import Final
 from llmsnap.errors import ModelFileError
 from llmsnap.memory.gguf_header import Header
 
-_MOST_LAYERS: Final = 4096
+_MOST_LAYERS: Final = 1024
 
 _WITHOUT_CACHE: Final = frozenset(
     {

@@ -79,6 +79,7 @@ def test_a_type_that_is_not_known_is_as_large_as_its_place(tmp_path: Path) -> No
         pytest.param(b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian", id="big-endian"),
         pytest.param(b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1", id="old"),
         pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 2**60, 0), "tensors", id="tensors"),
+        pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 70_000, 0), "70000 tensors", id="many"),
         pytest.param(b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "keys", id="keys"),
         pytest.param(
             b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**40),
