@@ -29,6 +29,7 @@ _LONGEST_LIST: Final = 1024
 _LONGEST_TEXT: Final = 4096
 _LONGEST_KEY: Final = 65535
 _LONGEST_NAME: Final = 255
+_LONGEST_SHOWN: Final = 80
 _MOST_DIMENSIONS: Final = 4
 _FIRST_BYTES: Final = 1024**2
 _MAGIC: Final = b"GGUF"
@@ -164,7 +165,7 @@ class _Reader:
     def _skip_texts(self, count: int, key: str) -> None:
         """Go past `count` texts: a vocabulary has some 100,000, so that each step counts."""
         if count > LARGEST_HEADER_BYTES // 8:
-            raise ModelFileError(f"is damaged: {key!r} is said to have {count} items")
+            raise ModelFileError(f"is damaged: {_shown(key)} is said to have {count} items")
         unpack: Callable[[bytes, int], tuple[int]] = struct.Struct("<Q").unpack_from
         while count:
             held, at, end = self._held, self._at, len(self._held) - 8
@@ -216,7 +217,9 @@ class _Reader:
 
     def _layout(self, kind: int, key: str) -> struct.Struct:
         if kind not in _SCALARS:
-            raise ModelFileError(f"is damaged: {key!r} has a value of the unknown type {kind}")
+            raise ModelFileError(
+                f"is damaged: {_shown(key)} has a value of the unknown type {kind}"
+            )
         return _SCALARS[kind]
 
     def _scalar(self, layout: struct.Struct) -> int | float | bool:
@@ -252,3 +255,8 @@ class _Reader:
         self._held += self._file.read(wanted - len(self._held))
         if end > len(self._held):
             raise ModelFileError("became shorter while it was read")
+
+
+def _shown(key: str) -> str:
+    """Return `key` fit for a message: it may be of any length."""
+    return repr(key[:_LONGEST_SHOWN])
