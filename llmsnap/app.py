@@ -244,7 +244,7 @@ def shown(
         logs,
     )
     return [
-        *ActivityRoutes(keeping.history).routes(),
+        *ActivityRoutes(keeping.history, keeping.captures).routes(),
         *EventRoutes(keeping.events, parts).routes(),
     ]
 

@@ -13,6 +13,7 @@ from llmsnap.runtime.tasks import Background
 from llmsnap.store.store import Store
 from llmsnap.telemetry import rows
 from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.events import Events
 from llmsnap.telemetry.history import History
 from llmsnap.telemetry.recorder import Recorder
@@ -31,14 +32,17 @@ class Keeping:
         self._recorder = recorder
         self.history = History(self.store)
         self.events = Events()
+        self.captures = Captures(config.capture_buffer_mb * 1024**2)
         if config.activity.mode == "on":
             activity = Activity(
                 self.store,
                 rows=self._most_rows,
                 days=config.activity.days,
+                captures=self.captures,
                 announce=lambda id_: self.events.publish("activity", lambda: {"id": id_}),
             )
             recorder.listen(activity.take)
+            recorder.capture_bytes = config.capture_buffer_mb * 1024**2
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

@@ -12,7 +12,6 @@ from llmsnap.config.schema import Config
 from llmsnap.config.yamlnodes import MapNode, joined, line_of
 
 _GLOBAL: Final = {
-    "captureBuffer": "capture_buffer_mb",
     "performance": "performance",
 }
 

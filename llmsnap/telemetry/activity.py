@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
+from llmsnap.telemetry.captures import Captures
+from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Batch
 from llmsnap.telemetry.rows import INSERT_MOVE, INSERT_REQUEST, move_values, request_values
 
@@ -33,7 +36,8 @@ class Activity:
     """Writes what has happened; `Recorder` hands it the batches.
 
     At most `rows()` rows are kept of requests, and as many of moves, for at most `days`; 0: without
-    end. `announce` is told the id of each new request.
+    end. What requests brought along to be kept whole goes into `captures`. `announce` is told the
+    id of each new request.
     """
 
     def __init__(
@@ -42,11 +46,13 @@ class Activity:
         *,
         rows: Callable[[], int],
         days: float,
+        captures: Captures | None = None,
         announce: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._rows = rows
         self._days = days
+        self._captures = captures
         self._announce = announce
         self._since_pruned = _PRUNED_EVERY
         """The rows of earlier times are looked at with the first batch, when the file is open."""
@@ -56,10 +62,24 @@ class Activity:
         for move in batch.moves:
             self._store.write(INSERT_MOVE, move_values(move))
         for record in batch.requests:
-            self._store.write(INSERT_REQUEST, request_values(record), self._announce)
+            told = self._announce if record.capture is None else self._keeping(record)
+            self._store.write(INSERT_REQUEST, request_values(record), told)
         self._since_pruned += len(batch.requests) + len(batch.moves)
         if self._since_pruned >= min(_PRUNED_EVERY, self._rows() or _PRUNED_EVERY):
             self._prune()
+
+    def _keeping(self, record: RequestRecord) -> Callable[[int], None]:
+        """Return what keeps a request whole, once it has an id."""
+        assert record.capture is not None
+        kept = record.capture.kept(failed=bool(record.error) or record.status != HTTPStatus.OK)
+        record.capture = None
+
+        def told(id_: int) -> None:
+            if kept is not None and self._captures is not None:
+                self._captures.keep(id_, kept)
+            self._announce(id_)
+
+        return told
 
     def _prune(self) -> None:
         self._since_pruned = 0

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from llmsnap.core.cause import Cause
 from llmsnap.core.messages import NO_WAIT, Phases
+from llmsnap.telemetry.captures import Capture
 from llmsnap.telemetry.tokens import Excerpt, Tokens
 
 StartKind = Literal["awake", "woken", "started", "resumed"]
@@ -153,6 +154,8 @@ class RequestRecord(Struct, kw_only=True):
     excerpt: Excerpt | None = None
     """What is kept of the answer for `tokens`; gone once they are read."""
     tokens: Tokens | None = None
+    capture: Capture | None = None
+    """Set to keep the request and its answer whole."""
 
     # ---- on the hot path -----------------------------------------------------------------------
 
@@ -177,6 +180,8 @@ class RequestRecord(Struct, kw_only=True):
             self.content_at = monotonic()
         if self.excerpt is not None:
             self.excerpt.feed(pieces)
+        if self.capture is not None:
+            self.capture.feed(pieces)
 
     def end(self, *, is_whole: bool) -> None:
         """Note the end; not `is_whole`: the client didn't get all of an answer."""

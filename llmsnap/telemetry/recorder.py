@@ -40,6 +40,8 @@ class Recorder:
     def __init__(self, *, reads_tokens: bool = True) -> None:
         self.reads_tokens = reads_tokens
         """Whether answers are to be read for what they say of tokens."""
+        self.capture_bytes = 0
+        """Largest request and answer that are to be kept whole; 0: none are."""
         self.clock: Callable[[], float] = time.monotonic
         self._loop = asyncio.get_running_loop()
         self._listeners: list[Listener] = []

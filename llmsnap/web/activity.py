@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, get_args
 
@@ -11,6 +11,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from llmsnap.errors import BadRequest, NotFound
+from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.history import MOVE_SORTS, SORTS, Query, Stats
 from llmsnap.telemetry.record import MoveKind
 from llmsnap.telemetry.rows import MoveRow, RequestRow, recalled
@@ -35,13 +36,11 @@ class Remembers(Protocol):
 
 
 class ActivityRoutes:
-    """Shows rows of activity. `has_capture` says whether a request was kept whole."""
+    """Shows rows of activity, and the requests that are kept whole."""
 
-    def __init__(
-        self, history: Remembers, *, has_capture: Callable[[int], bool] = lambda _: False
-    ) -> None:
+    def __init__(self, history: Remembers, captures: Captures) -> None:
         self._history = history
-        self._has_capture = has_capture
+        self._captures = captures
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -50,6 +49,7 @@ class ActivityRoutes:
             web.get("/api/metrics/stats", self.stats),
             web.get("/api/activity/{row}", self.request),
             web.get("/api/swaps", self.moves),
+            web.get("/api/captures/{row}", self.capture),
         ]
 
     async def requests(self, request: web.Request) -> web.Response:
@@ -72,11 +72,19 @@ class ActivityRoutes:
         return json_answer(
             {
                 **_fields(row),
-                "has_capture": self._has_capture(row.id),
+                "has_capture": row.id in self._captures,
                 "why": why(recalled(row, swap)),
                 "swap": swap and _fields(swap),
             }
         )
+
+    async def capture(self, request: web.Request) -> web.Response:
+        """Show a request and its answer as they were. Raises NotFound."""
+        id_ = row_id(request)
+        kept = self._captures.get(id_)
+        if kept is None:
+            raise NotFound(f"request {id_} isn't kept whole; captureBuffer says how many are")
+        return json_answer(kept.shown(id_))
 
     async def moves(self, request: web.Request) -> web.Response:
         """List how models came and went, the newest first, with phases and reasons."""
@@ -102,7 +110,7 @@ class ActivityRoutes:
                 "tokens_per_second": _speed(row.generated, row.generation_s),
             },
             "duration_ms": round(row.duration_s * 1000),
-            "has_capture": self._has_capture(row.id),
+            "has_capture": row.id in self._captures,
         }
         return entry | ({"error_msg": row.error} if row.error else {})
 

@@ -6,20 +6,16 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
 from llmsnap.errors import NotFound, RequestCancelled
 from llmsnap.runtime.lease import Lease
+from llmsnap.telemetry.captures import redacted
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.headers import RawHeaders
-
-_CREDENTIALS: Final = frozenset(
-    {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie", b"x-api-key"}
-)
-_BLANK: Final = "[REDACTED]"
 
 
 @dataclass(slots=True)
@@ -82,14 +78,6 @@ class InFlightRoutes:
         """End one request. Raises NotFound."""
         self._inflight.cancel(int(request.match_info["id"]))
         return json_answer({"msg": "ok"})
-
-
-def redacted(headers: RawHeaders) -> dict[str, str]:
-    """Return `headers` without what gives access to something, one value a name."""
-    return {
-        name.decode("latin-1"): _BLANK if name.lower() in _CREDENTIALS else value.decode("latin-1")
-        for name, value in headers
-    }
 
 
 def _entry(number: int, running: Running, now: float) -> dict[str, Any]:

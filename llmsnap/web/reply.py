@@ -146,6 +146,8 @@ class Reply:
         record = self._record
         excerpt = Excerpt(is_encoded=answer.is_encoded) if self._reads_tokens else None
         record.content_type = answer.content_type
+        if record.capture is not None:
+            record.capture.begin(answer.lines)
         record.begin(answer.status, is_stream=answer.is_event_stream, excerpt=excerpt)
         return timings(record.phases, record.prefill_s, record.paused_before_s)
 

@@ -15,6 +15,7 @@ from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.telemetry.captures import Capture
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.courier import Courier
@@ -111,6 +112,8 @@ class Serving:
         lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
         request = self._order.request
         number = self._inflight.add(self._record, request.method, request.raw_headers, lease)
+        if limited and self._recorder.capture_bytes:
+            self._record.capture = self._captured()
         try:
             await self._run_with(lease)
         except LlmsnapError as error:
@@ -126,6 +129,15 @@ class Serving:
             self._record.end(is_whole=self._delivery.outlet.is_whole)
             if limited:
                 self._recorder.request(self._record)
+
+    def _captured(self) -> Capture:
+        """Return what keeps this request and its answer whole."""
+        request, payload = self._order.request, self._order.payload
+        limit = self._recorder.capture_bytes
+        capture = Capture(self._record.path, request.raw_headers, limit)
+        if payload.rest is None:
+            capture.asked(payload.segments, payload.size)
+        return capture
 
     async def _run_with(self, lease: Lease) -> None:
         rest = self._order.payload.rest

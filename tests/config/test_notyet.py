@@ -10,7 +10,6 @@ from tests.config.reading import loaded
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("captureBuffer: 10", "captureBuffer"),
         ("performance: {every: 1m}", "performance"),
     ],
 )
@@ -23,7 +22,7 @@ def test_a_key_without_effect_is_told(text: str, path: str) -> None:
     "text",
     [
         "metricsMaxInMemory: 5",
-        "captureBuffer: 0",
+        "captureBuffer: 10",
         "store: {path: activity.db}",
         "performance: {every: 5s}",
     ],

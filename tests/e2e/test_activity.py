@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +122,42 @@ async def test_nothing_is_kept_when_it_is_off(configure: Configure, tmp_path: Pa
 
         assert stats["total_requests"] == 0
         assert await rows(proxy, "/api/swaps") == []
+
+
+async def test_requests_are_kept_whole_in_memory_alone(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """What went to the server and what came back, streamed or not, without the key."""
+    text = configure(
+        "captureBuffer: 1\napiKeys: [k1]\nmemory: {devices: {host: 600MiB}}", names="a"
+    )
+    async with running_proxy(text, tmp_path) as proxy:
+        proxy.session.headers["Authorization"] = "Bearer k1"
+        body = {"model": "a", "prompt": "Once", "stream": True, "max_tokens": 3}
+        async with proxy.session.post("/v1/completions", json=body) as answer:
+            came = await answer.read()
+        large = BytesIO(json.dumps({"model": "a", "prompt": "x" * 2_000_000}).encode())
+        async with proxy.session.post("/v1/completions", data=large):
+            pass
+        first, second = await have(proxy, 2)
+        _, kept = await proxy.get(f"/api/captures/{first['id']}")
+
+    assert (first["has_capture"], second["has_capture"]) == (True, False)
+    assert json.loads(b64decode(kept["req_body"])) == body
+    assert b64decode(kept["resp_body"]) == came
+    assert kept["req_headers"]["Authorization"] == "[REDACTED]"
+    assert kept["resp_headers"]["Content-Type"].startswith("text/event-stream")
+    assert b"Once" not in (tmp_path / "state" / "llmsnap.db").read_bytes()
+
+
+async def test_no_requests_are_kept_whole_where_nobody_wants_it(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """`captureBuffer: 0`."""
+    text = configure("captureBuffer: 0\nmemory: {devices: {host: 600MiB}}", names="a")
+    async with running_proxy(text, tmp_path) as proxy:
+        await proxy.post("/v1/completions", {"model": "a", "prompt": "x", "max_tokens": 1})
+        (row,) = await have(proxy, 1)
+        status, _ = await proxy.get(f"/api/captures/{row['id']}")
+
+    assert (row["has_capture"], status) == (False, 404)

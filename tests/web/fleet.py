@@ -19,6 +19,7 @@ from llmsnap.memory.footprints import Figure, Source
 from llmsnap.runtime.devices import DeviceView
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
+from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.history import Query, Stats
 from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.rows import MoveRow, RequestRow
@@ -214,7 +215,7 @@ def optional_routes() -> list[web.RouteDef]:
     """Those of parts that aren't always there, over fakes."""
     return [
         *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
-        *ActivityRoutes(NoHistory()).routes(),
+        *ActivityRoutes(NoHistory(), Captures(0)).routes(),
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.captures import Captures, Kept
 from llmsnap.telemetry.history import History
 from llmsnap.web.activity import ActivityRoutes
 from tests.helpers.waiting import eventually
@@ -26,6 +27,15 @@ REQUESTS = (
 )
 
 
+KEPT = Kept(
+    path="/v1/completions",
+    request_headers={"Authorization": "[REDACTED]"},
+    request=b'{"prompt": "hi"}',
+    response_headers={"Content-Type": "application/json"},
+    response=b"{}",
+)
+
+
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A client of a proxy with a past: three requests, of which the second waited for a wake."""
@@ -34,7 +44,9 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         Activity(store, rows=lambda: 0, days=0).take(
             batch(SWAP, move("b", "stop", error="it didn't"), *REQUESTS)
         )
-        routes = ActivityRoutes(history, has_capture=lambda id_: id_ == 2).routes()
+        captures = Captures(1000)
+        captures.keep(2, KEPT)
+        routes = ActivityRoutes(history, captures).routes()
         app = front_of(config_of("a", "b"), more=routes)
         async with TestClient(TestServer(app)) as client:
 
@@ -206,3 +218,18 @@ async def test_a11_swaps_are_listed_with_phases_and_reasons(client: Client) -> N
     (swap,) = wakes["data"]
     assert swap["phases"] == {"drain": 0.2, "evict": 0.9, "wake": 3.0}
     assert swap["swap_s"] == 3.9
+
+
+async def test_a_request_that_is_kept_whole_is_shown(client: Client) -> None:
+    """In llama-swap's form, with bodies in base64; another one isn't found."""
+    assert await got(client, "/api/captures/2") == {
+        "id": 2,
+        "req_path": "/v1/completions",
+        "req_headers": {"Authorization": "[REDACTED]"},
+        "req_body": "eyJwcm9tcHQiOiAiaGkifQ==",
+        "resp_headers": {"Content-Type": "application/json"},
+        "resp_body": "e30=",
+    }
+    for id_, status in (("1", 404), ("x", 400)):
+        async with client.get(f"/api/captures/{id_}") as answer:
+            assert answer.status == status
