@@ -76,6 +76,8 @@ def _print_table(loaded: Loaded, estimates: Estimates) -> None:
     click.echo()
     for sentence in sentences(loaded):
         click.echo(sentence)
+    for sentence in loaded.differences:
+        click.echo(f"not as in llama-swap: {sentence}")
     for sentence in estimates.advice:
         click.echo(f"advice: {sentence}")
     click.echo(f"{loaded.name} is fine: {len(found)} model{'' if len(found) == 1 else 's'}")

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import structs
 
 from llmsnap.config.decode import Decoder, table
+from llmsnap.config.differences import differences
 from llmsnap.config.environment import substitute
 from llmsnap.config.faults import Fault, Line, located
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses_below
@@ -43,6 +44,8 @@ class Loaded:
     """Each with file, line and key path, by line."""
     name: str = "config.yaml"
     """What the file is called in messages; several with commas between them."""
+    differences: tuple[str, ...] = ()
+    """What of it has another effect with llama-swap, each behind its key."""
 
 
 def load(*paths: Path) -> Loaded:
@@ -65,7 +68,8 @@ def loads_all(
     names = [name for name, _ in sources]
     try:
         roots = [_root(name, text, environ) for name, text in sources]
-        config = _read(roots[0] if len(roots) == 1 else merged(roots), decoder)
+        root = roots[0] if len(roots) == 1 else merged(roots)
+        config = _read(root, decoder)
     except Fault as fault:
         raise ConfigError(located(names[0], fault.line, fault.path, str(fault))) from None
     places = {name: place for place, name in enumerate(names)}
@@ -73,7 +77,7 @@ def loads_all(
         decoder.notes, key=lambda note: (places.get(getattr(note.line, "file", ""), 0), note.line)
     )
     warnings = tuple(located(names[0], note.line, note.path, note.text) for note in notes)
-    return Loaded(config, warnings, ", ".join(names))
+    return Loaded(config, warnings, ", ".join(names), differences(config, root))
 
 
 def _text_of(path: Path) -> str:

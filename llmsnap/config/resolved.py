@@ -65,6 +65,7 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         peer["apiKey"] = BLANK if peer["apiKey"] else ""
     document["preload"] = document.pop("hooks")["on_startup"]["preload"]
     document["warnings"] = list(loaded.warnings)
+    document["differences"] = list(loaded.differences)
     blanked: dict[str, Any] = _blanked(document, all_secrets(config))
     return blanked
 
