@@ -81,11 +81,17 @@ class Books:
         look = await machine.look({}) if config.memory.mode == "auto" else Look()
         gpus = [gpu for name, gpu in look.devices.items() if name not in (HOST, SWAP)]
         capacity = _capacity(config, look, gpus, asleep_bytes)
-        specs = specs_for(config, capacity, _usable(plans, gpus) if gpus else None)
+        usable = _usable(plans, gpus) if gpus else None
+        specs = specs_for(config, capacity, usable)
         footprints = Footprints(
             {spec.name: _subject(config, spec, plans[spec.name]) for spec in specs},
             store,
-            estimate=lambda model: estimate_for(config.models[model], capacity, plans[model].env),
+            estimate=lambda model: estimate_for(
+                config.models[model],
+                capacity,
+                plans[model].env,
+                gpus=None if usable is None else usable[model],
+            ),
             capacity=lambda: capacity,
         )
         with suppress(TimeoutError):

@@ -264,3 +264,13 @@ def test_the_environment_of_the_proxy_is_inherited(small: Path) -> None:
 
     assert found is not None
     assert found.parts["host"].kv == 512 * 4 * 256 * 2
+
+
+def test_who_knows_the_gpus_better_is_believed(small: Path) -> None:
+    """A card may be named by its UUID, which says nothing here."""
+    model = ModelConfig(cmd=f"llama-server -m {small}", env=("CUDA_VISIBLE_DEVICES=GPU-8932f937",))
+
+    found = estimate_for(model, TWO_GPUS, {}, gpus=["gpu1"])
+
+    assert found is not None
+    assert found.parts.keys() == {"host", "gpu1"}
