@@ -25,7 +25,13 @@ _EVENT = (
     b'"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
 )
 _CHUNK = b"%x\r\n%s\r\n" % (len(_EVENT), _EVENT)
-_LAST = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+_TOLD = (
+    b'"usage":{"completion_tokens":100,"prompt_tokens":200,"total_tokens":300},'
+    b'"timings":{"cache_n":150,"prompt_n":50,"prompt_ms":48.874,"predicted_n":100,'
+    b'"predicted_ms":1172.4}'
+)
+_END = b'data: {"choices":[],%b}\n\ndata: [DONE]\n\n' % _TOLD
+_LAST = b"%x\r\n%s\r\n0\r\n\r\n" % (len(_END), _END)
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
@@ -36,7 +42,7 @@ def _whole(body: bytes) -> bytes:
     return head % len(body) + body
 
 
-_ANSWER = _whole(b'{"text":"' + b"x" * (ANSWER_BYTES - 11) + b'"}')
+_ANSWER = _whole(b'{"text":"' + b"x" * (ANSWER_BYTES - len(_TOLD) - 12) + b'",' + _TOLD + b"}")
 _HEALTHY = _whole(b'{"status":"ok"}')
 
 
