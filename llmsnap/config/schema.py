@@ -189,6 +189,8 @@ class ActivityConfig(Struct, frozen=True, kw_only=True):
     """Most requests that are kept, and as many moves of models; 0: no limit."""
     days: Count = 30
     """Days after which they are dropped; 0: never."""
+    tokens: bool = True
+    """Whether answers are read for what they say of their tokens."""
 
 
 class PerformanceConfig(Struct, frozen=True, kw_only=True):
