@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -13,11 +14,19 @@ from llmsnap.telemetry.recorder import Batch
 from llmsnap.telemetry.rows import INSERT_MOVE, INSERT_REQUEST, move_values, request_values
 
 _DAY_S: Final = 86400.0
+MOST_PER_S: Final = 500
+"""Requests a second of which rows are kept: no model answers as many, and a disk should last."""
 _PRUNED_EVERY: Final = 500
 """Rows that come between two looks at what is too old."""
 _BY_COUNT: Final = "DELETE FROM {} WHERE id <= (SELECT max(id) FROM {}) - ?"
-_BY_AGE: Final = "DELETE FROM {} WHERE at < (SELECT max(at) FROM {}) - ?"
+# Rows come in order of time, more or less: the search ends at the first one that is young enough.
+_BY_AGE: Final = (
+    "DELETE FROM {table} WHERE id < (SELECT id FROM {table} WHERE at >= "
+    "(SELECT at FROM {table} ORDER BY id DESC LIMIT 1) - ? ORDER BY id LIMIT 1)"
+)
 _TABLES: Final = ("requests", "moves")
+
+logger = logging.getLogger(__name__)
 
 Ask = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 
@@ -54,6 +63,9 @@ class Activity:
         self._days = days
         self._captures = captures
         self._announce = announce
+        self._allowance: float = MOST_PER_S
+        self._earned_at = 0.0
+        self._is_behind = False
         self._since_pruned = _PRUNED_EVERY
         """The rows of earlier times are looked at with the first batch, when the file is open."""
 
@@ -61,7 +73,7 @@ class Activity:
         """Keep what has ended."""
         for move in batch.moves:
             self._store.write(INSERT_MOVE, move_values(move))
-        for record in batch.requests:
+        for record in self._affordable(batch.requests):
             told = self._announce if record.capture is None else self._keeping(record)
             self._store.write(INSERT_REQUEST, request_values(record), told)
         self._since_pruned += len(batch.requests) + len(batch.moves)
@@ -81,6 +93,23 @@ class Activity:
 
         return told
 
+    def _affordable(self, records: list[RequestRecord]) -> list[RequestRecord]:
+        """Return those of `records` that are kept, when they come too fast the first ones."""
+        if not records:
+            return records
+        now = records[-1].ended_at
+        self._allowance = min(MOST_PER_S, self._allowance + (now - self._earned_at) * MOST_PER_S)
+        self._earned_at = now
+        kept = records[: max(0, int(self._allowance))]
+        self._allowance -= len(kept)
+        if len(kept) < len(records) and not self._is_behind:
+            logger.warning(
+                "more than %d requests a second: activity keeps a part of them, metrics count all",
+                MOST_PER_S,
+            )
+        self._is_behind = len(kept) < len(records)
+        return kept
+
     def _prune(self) -> None:
         self._since_pruned = 0
         rows = self._rows()
@@ -88,4 +117,4 @@ class Activity:
             if rows:
                 self._store.write(_BY_COUNT.format(table, table), (rows,))
             if self._days:
-                self._store.write(_BY_AGE.format(table, table), (self._days * _DAY_S,))
+                self._store.write(_BY_AGE.format(table=table), (self._days * _DAY_S,))

@@ -56,4 +56,6 @@ class Contexts:
             seen = computed / took_s
             rate = seen if rate is None else rate + _WEIGHT * (seen - rate)
         size = tokens.prompt + (tokens.generated or 0)
-        self._contexts[record.model] = Context(max(size, known.tokens or 0), rate)
+        longest = max(size, known.tokens or 0)
+        if longest != known.tokens or rate != known.tokens_per_s:
+            self._contexts[record.model] = Context(longest, rate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, Final, TypeVar
@@ -49,24 +49,25 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 class Excerpt:
     """The beginning and the end of an answer's body."""
 
-    __slots__ = ("_before", "_head", "_inflate", "_is_lost", "_last", "_last_bytes", "_room")
+    _room = END_BYTES
+    """What is free in the head."""
+    _before: Sequence[bytes] = ()
+    _last_bytes = 0
+    _inflate: Any = None
+    _is_lost = False
 
     def __init__(self, *, is_encoded: bool = False) -> None:
         self._head: list[bytes] = []
-        self._room = END_BYTES
-        """What is free in the head."""
-        self._before: list[bytes] = []
         self._last: list[bytes] = []
-        self._last_bytes = 0
-        self._is_lost = False
-        # 47: gzip or zlib, whichever it is. What is neither (br, zstd) can't be read.
-        self._inflate = zlib.decompressobj(47) if is_encoded else None
+        if is_encoded:
+            # 47: gzip or zlib, whichever it is. What is neither (br, zstd) can't be read.
+            self._inflate = zlib.decompressobj(47)
 
     def feed(self, pieces: list[bytes]) -> None:
         """Take what came of the body."""
         if self._inflate is not None:
             pieces = self._inflated(pieces)
-        size = sum(map(len, pieces))
+        size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
         if size <= self._room:
             self._head += pieces
             self._room -= size
@@ -225,6 +226,8 @@ _Said = TypeVar("_Said", bound=msgspec.Struct)
 
 def _lenient(kind: type[_Said], said: Mapping[str, Any]) -> _Said:
     """Return what makes sense of `said`."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(said, kind)
     values = {}
     for name, type_ in _fields(kind):
         with suppress(msgspec.ValidationError, KeyError):

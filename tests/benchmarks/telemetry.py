@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.telemetry [--seconds 2] [--rounds 9] [--json]
 
-Two proxies of the real command line over the same raw upstream, one as it comes, one with
+Two proxies of the real command line over raw upstreams, one as it comes, one with
 `activity: {mode: off, tokens: false}`. They are asked in turn, and the median of the pairs' ratios
 is told. The scraper asks for `/metrics` as Prometheus does, but each second, of a proxy with fifty
 models that all have served.
@@ -56,12 +56,12 @@ SMALL = f"-S {CHILDREN / 'serve.py'}"
 ANSWER_BODY = b'{"model":"m%d","text":"%b"}'
 
 
-def config(*, first_port: int, more: str) -> str:
-    """Fifty models that may all be up."""
-    members = ", ".join(f"m{n}" for n in range(MODELS))
+def config(*, models: int, first_port: int, more: str = "") -> str:
+    """Models that may all be up."""
+    members = ", ".join(f"m{n}" for n in range(models))
     head = HEAD.format(key=KEY, port=first_port, members=members, more=more)
     return head + "".join(
-        MODEL.format(n=n, python=sys.executable, server=SMALL if n else RAW) for n in range(MODELS)
+        MODEL.format(n=n, python=sys.executable, server=SMALL if n else RAW) for n in range(models)
     )
 
 
@@ -90,25 +90,28 @@ class Proxy:
         self.cpu_s.append(used_s / len(sample.latencies_s))
 
 
-async def measure(seconds: float, rounds: int) -> dict[str, float]:
-    """Measure both, and return what is told."""
-    first = free_ports(2 * MODELS + 2)
+@asynccontextmanager
+async def started(*, models: int, more: str = "") -> AsyncIterator[Proxy]:
+    """Run a proxy whose models have all served once."""
+    port = free_ports(models + 1)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        proxies = []
-        for name, port, more in (("on", first, ""), ("off", first + MODELS + 1, OFF)):
-            own = Path(folder) / name
-            own.mkdir()
-            (own / "config.yaml").write_text(config(first_port=port + 1, more=more))
-            argv = ["llmsnap", "--config", str(own / "config.yaml"), "--state-dir", str(own)]
-            argv += ["--listen", f"127.0.0.1:{port}"]
-            process = stack.enter_context(running(*argv, log=own / "log"))
-            proxies.append(Proxy(port, process))
-            await listening(port)
-            for n in range(MODELS):
-                await run(port, ask(n), connections=1, seconds=0)
-        on, off = proxies
+        own = Path(folder)
+        (own / "config.yaml").write_text(config(models=models, first_port=port + 1, more=more))
+        argv = ["llmsnap", "--config", str(own / "config.yaml"), "--state-dir", str(own)]
+        argv += ["--listen", f"127.0.0.1:{port}"]
+        process = stack.enter_context(running(*argv, log=own / "log"))
+        await listening(port)
+        for n in range(models):
+            await run(port, ask(n), connections=1, seconds=0)
+        yield Proxy(port, process)
+
+
+async def measure(seconds: float, rounds: int) -> dict[str, float]:
+    """Measure everything, and return what is told."""
+    async with started(models=1) as on, started(models=1, more=OFF) as off:
         compared = await _compared(on, off, seconds, rounds)
-        return {**compared, **await _scraped(on.port, seconds, rounds)}
+    async with started(models=MODELS) as proxy:
+        return {**compared, **await _scraped(proxy.port, seconds, rounds)}
 
 
 async def _compared(on: Proxy, off: Proxy, seconds: float, rounds: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 
 from llmsnap.core.cause import Cause, Why
 from llmsnap.store.store import Store
-from llmsnap.telemetry.activity import Activity
+from llmsnap.telemetry.activity import MOST_PER_S, Activity
 from llmsnap.telemetry.history import History, Query
 from llmsnap.telemetry.record import Departure
 from tests.helpers.waiting import eventually
@@ -143,3 +143,16 @@ async def test_a_broken_row_of_somebody_elses_is_told(
         await has(store, 1)
 
     assert "a row can't be kept" in caplog.text
+
+
+async def test_a_flood_is_kept_in_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As many a second as a disk should take, which is said once; afterwards all are kept again."""
+    async with opened(tmp_path) as store:
+        activity = Activity(store, rows=lambda: 0, days=0)
+        for _ in range(3):  # all within the same second
+            activity.take(batch(*[request() for _ in range(MOST_PER_S)]))
+        await has(store, MOST_PER_S)
+        activity.take(batch(*[request(ended_at=13.0) for _ in range(10)]))
+        await has(store, MOST_PER_S + 10)
+
+    assert len([r for r in caplog.records if "activity keeps a part" in r.message]) == 1
