@@ -96,8 +96,7 @@ async def serve(
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
-        files = RunFiles(state_dir)
-        recorder = Recorder(reads_tokens=config.activity.tokens)
+        files, recorder = RunFiles(state_dir), Recorder(reads_tokens=config.activity.tokens)
         await files.end_leftovers()
         keeping = Keeping(config, state_dir, recorder)
         await opened.enter_async_context(keeping.opened())
