@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -34,16 +34,17 @@ _MATRIX: Final = 2
 @cache
 def repacked_types() -> frozenset[str]:
     """Return the types of which this machine's processor gets a second copy."""
-    if platform.machine() == "arm64":  # macOS: without /proc
-        abilities: Collection[str] = ("asimddp",)
-    else:
-        try:
-            abilities = set(Path("/proc/cpuinfo").read_text().split())
-        except OSError:
-            abilities = ("avx2",)
-    return frozenset(
-        kind for word, kinds in _REPACKED.items() if word in abilities for kind in kinds
-    )
+    if platform.machine() == "arm64":  # macOS: there is no /proc
+        return repacked_by({"asimddp"})
+    try:
+        return repacked_by(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return repacked_by({"avx2"})
+
+
+def repacked_by(abilities: Iterable[str]) -> frozenset[str]:
+    """Return the same for a processor with these abilities, as Linux calls them."""
+    return frozenset(kind for ability in set(abilities) for kind in _REPACKED.get(ability, ()))
 
 
 def weights_of(
