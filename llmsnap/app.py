@@ -150,8 +150,10 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     root.addHandler(handler)
     ours.setLevel(level_named(config.log_level))
 
-    def write_access(line: str) -> None:
-        logs.write_proxy(proxy_line(hide(line), "INFO", config.log_time_format))
+    def write_access(lines: list[str]) -> None:
+        shown = hide("\n".join(lines)).split("\n")
+        layout = config.log_time_format
+        logs.write_proxy(b"".join(proxy_line(line, "INFO", layout) for line in shown))
 
     access = AccessLog(write_access, polls=ours.isEnabledFor(logging.DEBUG))
     try:

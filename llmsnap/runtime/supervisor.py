@@ -246,11 +246,12 @@ class Supervisor:
 
         What is posted while that happens comes after it.
         """
-        self._events.append(event)
         if self._posting:
+            self._events.append(event)
             return
         self._posting = True
         try:
+            self._take(event)
             while self._events:
                 self._take(self._events.popleft())
         finally:

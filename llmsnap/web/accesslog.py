@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -16,15 +17,16 @@ _POLLED: Final = "/health"
 
 
 class AccessLog(AbstractAccessLogger):
-    """Writes the lines; `write` gets each without its end.
+    """Writes the lines; `write` gets those of one turn of the loop together, without their ends.
 
     They don't go through `logging`, which would take as long over each as all else that we do for
     a request. With `polls`, the health checks of monitors are written too.
     """
 
-    def __init__(self, write: Callable[[str], None], *, polls: bool = False) -> None:
+    def __init__(self, write: Callable[[list[str]], None], *, polls: bool = False) -> None:
         super().__init__(logging.getLogger(__name__), "")
         self._write = write
+        self._lines: list[str] = []
         self._polls = polls
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
@@ -36,12 +38,18 @@ class AccessLog(AbstractAccessLogger):
         path = request.path
         if path.startswith(_UNLOGGED) or (path == _POLLED and not self._polls):
             return
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._hand_on)
         version = request.version
-        self._write(
+        self._lines.append(
             f'Request {client_ip(request)} "{request.method} {request.raw_path} '
             f'HTTP/{version.major}.{version.minor}" {status} {size} '
             f'"{request.headers.get("User-Agent", "")}" {took_s * 1000:.1f}ms'
         )
+
+    def _hand_on(self) -> None:
+        lines, self._lines = self._lines, []
+        self._write(lines)
 
 
 def _size(response: web.StreamResponse) -> int:

@@ -46,6 +46,13 @@ class HeldBody:
     """What was wrong with the rest when a little of it was taken."""
     _shown = 0
     """Bytes of what is held that somebody has seen."""
+    _file: IO[bytes] | None = None
+    _unwritten = 0
+    _taken = 0
+    size = 0
+    """Bytes held."""
+    complete = False
+    """Whether all of it is held, so that it can be sent twice."""
 
     @classmethod
     def of(cls, text: bytes) -> HeldBody:
@@ -59,13 +66,6 @@ class HeldBody:
         self._content = content
         self._max_bytes = max_bytes
         self._parts: list[bytes] = []
-        self._file: IO[bytes] | None = None
-        self._unwritten = 0
-        self._taken = 0
-        self.size = 0
-        """Bytes held."""
-        self.complete = False
-        """Whether all of it is held, so that it can be sent twice."""
         if declared is not None and declared > max_bytes:
             raise _too_large(max_bytes)
 

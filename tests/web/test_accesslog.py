@@ -16,7 +16,7 @@ Lines = list[str]
 async def logged(*paths: str, polls: bool = False, headers: dict[str, str] | None = None) -> Lines:
     """The lines that requests for `paths` leave, without the times that they took."""
     lines: Lines = []
-    log = AccessLog(lines.append, polls=polls)
+    log = AccessLog(lines.extend, polls=polls)
     headers = {"User-Agent": "test/1", **(headers or {})}
     async with serving(front_of(config_of("a")), headers=headers, log=log) as site:
         for path in paths:
@@ -59,7 +59,7 @@ async def test_polls_stay_out_of_the_log(polls: bool, count: int) -> None:
 async def test_what_isnt_http_is_a_line_too() -> None:
     """Whoever wonders who that was finds the address."""
     lines: Lines = []
-    async with serving(front_of(config_of("a")), log=AccessLog(lines.append)) as site:
+    async with serving(front_of(config_of("a")), log=AccessLog(lines.extend)) as site:
         await site.exchange(b"\x00\x01\r\n\r\n")
 
     assert lines[0].startswith('Request 127.0.0.1 "UNKNOWN / HTTP/1.0" 400 ')

@@ -211,7 +211,7 @@ async def test_what_nobody_expected_is_a_500_without_details(
 async def test_a_request_is_one_line_in_the_log() -> None:
     """The same as of aiohttp's requests."""
     lines: list[str] = []
-    async with serving(front_of(config_of("a")), log=AccessLog(lines.append)) as site:
+    async with serving(front_of(config_of("a")), log=AccessLog(lines.extend)) as site:
         said = await site.exchange(post(more="User-Agent: test/1\r\nConnection: close\r\n"))
         size = len(said.partition(b"\r\n\r\n")[2])
         await eventually(lambda: bool(lines))
