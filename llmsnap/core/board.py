@@ -213,7 +213,10 @@ class Board:
         return self._entries
 
     def _line_up(self, entry: Entry) -> None:
-        last = next(reversed(self.queue.values()), entry)
+        if not self.queue:
+            self.queue[entry.seq] = entry
+            return
+        last = next(reversed(self.queue.values()))
         self.queue[entry.seq] = entry
         if entry.since < last.since:  # it has a head start, or the last one has the opposite
             in_order = sorted(self.queue.values(), key=lambda entry: (entry.since, entry.seq))

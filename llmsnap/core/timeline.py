@@ -46,6 +46,8 @@ class Timeline:
 
     def forget(self) -> None:
         """Drop what nobody waits for any more; a load under way goes on."""
+        if not self._marks:
+            return
         if self.phase in (Phase.WAKE, Phase.START):
             del self._marks[:-1]
         else:

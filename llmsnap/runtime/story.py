@@ -65,9 +65,7 @@ class Story:
 
         `pid` is the process that `event` speaks of.
         """
-        if not isinstance(event, _NEWS) and (
-            not actions or _ORDERS.keys().isdisjoint(map(type, actions))
-        ):
+        if not isinstance(event, _NEWS) and _ORDERS.keys().isdisjoint(map(type, actions)):
             return ()  # the hot path
         steps = [
             self._step(model, trigger, event, pid) for model, trigger in self._news(event, actions)

@@ -260,7 +260,7 @@ class Supervisor:
 
     def _take(self, event: Event) -> None:
         pid = None
-        if isinstance(event, _NEWS):
+        if is_news := isinstance(event, _NEWS):
             pid = self.pid(event.model)
             self._news.set()
         if self.fatal.done():
@@ -270,7 +270,7 @@ class Supervisor:
             actions = self._scheduler.handle(event)
             for action in actions:
                 self._begin(action)
-            if steps := self._story.follow(event, actions, pid):
+            if (actions or is_news) and (steps := self._story.follow(event, actions, pid)):
                 self._moves.follow(event, actions)
                 self._tell(steps)
             self._ahead.follow(event, actions)

@@ -69,6 +69,13 @@ class HeldBody:
         if declared is not None and declared > max_bytes:
             raise _too_large(max_bytes)
 
+    @property
+    def at_hand(self) -> bytes | None:
+        """The whole body, if it is all in memory and in one piece."""
+        if self.complete and self._file is None and len(self._parts) == 1:
+            return self._parts[0]
+        return None
+
     async def whole(self) -> Buffer:
         """Hold all of it; return it. Raises BodyTooLarge and BadRequest."""
         while not self.complete and await self.more():

@@ -29,6 +29,14 @@ class _Named(msgspec.Struct):
     stream: msgspec.Raw = msgspec.Raw()
 
 
+class _Usual(msgspec.Struct):
+    """The same in the types that nearly all clients send."""
+
+    model: str = ""
+    stream: bool = False
+
+
+_USUAL: Final = msgspec.json.Decoder(_Usual)
 _NAMED: Final = msgspec.json.Decoder(_Named)
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -63,7 +71,7 @@ async def wanted(request: Head, body: HeldBody) -> Wanted:
     if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
         raise BadRequest(f"the body is encoded as {encoding!r}; send it as it is")
     if "json" in content_type.lower():
-        return in_json(await body.whole())
+        return in_json(body.at_hand or await body.whole())
     if "multipart/form-data" in content_type.lower():
         field = await find_field(body, content_type, b"model")
         return Wanted(_given(_text(field.value) if field else ""), field=field)
@@ -102,16 +110,26 @@ def in_json(held: Buffer) -> Wanted:
         raise _nameless()
     try:
         try:
-            named = _NAMED.decode(held)
+            usual = _USUAL.decode(held)
         except msgspec.ValidationError:
-            _ANYTHING.decode(held)
-            raise _nameless() from None  # JSON, but no object
-        model, stream = bytes(named.model), bytes(named.stream)
+            model, stream = _in_odd_json(held)
+        else:
+            model, stream = usual.model, usual.stream
     except msgspec.DecodeError as error:
         raise BadRequest(f"the body isn't valid JSON: {_reason(error)}") from None
     except RecursionError:
         raise BadRequest("the body's JSON is nested too deeply") from None
-    return Wanted(_given(_name(model)), stream == b"true", json=held)
+    return Wanted(_given(model), stream, json=held)
+
+
+def _in_odd_json(held: Buffer) -> tuple[str, bool]:
+    """Return model and stream where they aren't text and a boolean."""
+    try:
+        named = _NAMED.decode(held)
+    except msgspec.ValidationError:
+        _ANYTHING.decode(held)
+        raise _nameless() from None  # JSON, but no object
+    return _name(bytes(named.model)), bytes(named.stream) == b"true"
 
 
 def _name(raw: bytes) -> str:

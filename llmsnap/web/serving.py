@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -100,13 +100,12 @@ class Serving:
         self._reply.may_switch = divert is not None
         self._divert = divert
 
-    async def run(self, *, limited: bool) -> None:
+    def run(self, *, limited: bool) -> Awaitable[None]:
         """Wait for the model and serve. Raises LlmsnapError while the client has heard nothing.
 
         Not `limited`: it doesn't count against `concurrencyLimit`.
         """
-        run = self._run_to_the_end if self._route.drains else self._run
-        await run(limited)
+        return self._run_to_the_end(limited) if self._route.drains else self._run(limited)
 
     async def _run(self, limited: bool) -> None:
         lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
