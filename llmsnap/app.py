@@ -57,6 +57,7 @@ from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
 from llmsnap.web.events import EventRoutes, Parts
 from llmsnap.web.metrics import MetricsRoute
+from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
 from llmsnap.web.server import build_app
 from llmsnap.web.serving import Lender
@@ -106,7 +107,7 @@ async def serve(
         proxy = Proxy(config, lender_of(config, supervisor), recorder)
         opened.push_async_callback(proxy.aclose)
         more = shown(config, keeping, supervisor, proxy, logs)
-        more += measured(supervisor, memory, recorder)
+        more += measured(supervisor, memory, recorder, keeping)
         front = application(config, supervisor, memory, proxy, logs, more, here)
         async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
             announce(here)
@@ -251,13 +252,16 @@ def shown(
     ]
 
 
-def measured(supervisor: Supervisor, memory: Survey, recorder: Recorder) -> list[web.RouteDef]:
-    """Have what happens counted; return the route that shows it."""
+def measured(
+    supervisor: Supervisor, memory: Survey, recorder: Recorder, keeping: Keeping
+) -> list[web.RouteDef]:
+    """Have what happens counted, and the machine sampled; return the routes that show it."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
     sources = Sources(views=supervisor.views, held=memory.held, devices=memory.readings)
     metrics = Metrics(tally, sources, CLOCK)
-    return MetricsRoute(metrics).routes()
+    performance = PerformanceRoutes(keeping.sampled(memory.readings))
+    return [*MetricsRoute(metrics).routes(), *performance.routes()]
 
 
 def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:

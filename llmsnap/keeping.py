@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,8 @@ from llmsnap.telemetry.activity import Activity
 from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.events import Events
 from llmsnap.telemetry.history import History
+from llmsnap.telemetry.metrics import Device
+from llmsnap.telemetry.performance import Performance
 from llmsnap.telemetry.recorder import Recorder
 
 SCHEMAS: Final = (footprints.SCHEMA, rows.SCHEMA)
@@ -30,6 +32,7 @@ class Keeping:
         self.store = Store(state_dir / "llmsnap.db" if path is None else Path(path), SCHEMAS)
         self._config = config
         self._recorder = recorder
+        self._background = Background()
         self.history = History(self.store)
         self.events = Events()
         self.captures = Captures(config.capture_buffer_mb * 1024**2)
@@ -47,14 +50,22 @@ class Keeping:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Have the database open within the block, and all written after it."""
-        background = Background()
-        background.spawn(self.store.run(), name="store")
+        self._background.spawn(self.store.run(), name="store")
         try:
             yield
         finally:
             self._recorder.flush()
             await self.store.aclose()
-            await background.aclose()
+            await self._background.aclose()
+
+    def sampled(self, devices: Callable[[], Iterable[Device]]) -> Performance | None:
+        """Have samples taken of the machine and of `devices`; None: that is turned off."""
+        settings = self._config.performance
+        if settings.disabled:
+            return None
+        performance = Performance(settings.every_s, devices)
+        self._background.spawn(performance.run(), name="samples")
+        return performance
 
     def _most_rows(self) -> int:
         in_memory = self.store.path is None

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault, nearest
-from llmsnap.config.notyet import note_settings
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config, PerformanceConfig, UiActivity, UiConfig
 from llmsnap.config.yamlnodes import MapNode, line_of
@@ -48,7 +47,6 @@ def finish_settings(config: Config, root: MapNode, decoder: Decoder) -> Config:
         ui=UiConfig(activity=UiActivity(session_id=_headers(config.ui.activity.session_id))),
         allowed_hosts=tuple(host.strip().lower() for host in config.allowed_hosts if host.strip()),
     )
-    note_settings(finished, root, decoder)
     return finished
 
 

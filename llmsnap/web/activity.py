@@ -120,7 +120,7 @@ def read_query(given: MultiMapping[str], sorts: Collection[str] = tuple(SORTS)) 
 
     `sorts` are what the rows may be sorted by.
     """
-    start, end = _moment(given, "start"), _moment(given, "end")
+    start, end = moment(given, "start"), moment(given, "end")
     if start is not None and end is not None and start > end:
         raise BadRequest("start must not be after end")
     min_id, max_id = _number(given, "min_id"), _number(given, "max_id")
@@ -131,8 +131,8 @@ def read_query(given: MultiMapping[str], sorts: Collection[str] = tuple(SORTS)) 
         _one_of("kind", kind, _KINDS)
     return Query(
         models=tuple(given.getall("model", ())),
-        start=start,
-        end=end,
+        start=None if start is None else start.timestamp(),
+        end=None if end is None else end.timestamp(),
         min_id=min_id,
         max_id=max_id,
         kinds=kinds,
@@ -202,14 +202,15 @@ def _number(given: MultiMapping[str], name: str, most: int | None = None) -> int
     return number
 
 
-def _moment(given: MultiMapping[str], name: str) -> float | None:
+def moment(given: MultiMapping[str], name: str) -> datetime | None:
+    """Return the time in parameter `name`; None: it isn't there. Raises BadRequest."""
     text = given.get(name)
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+        found = None
+    if found is None or found.tzinfo is None:
         raise BadRequest(f"{name} must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
-    return moment.timestamp()
+    return found

@@ -33,6 +33,7 @@ from llmsnap.web.inflight import InFlight
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
+from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.server import build_app
 from llmsnap.web.standins import StandIns
 
@@ -216,6 +217,7 @@ def optional_routes() -> list[web.RouteDef]:
     return [
         *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
         *ActivityRoutes(NoHistory(), Captures(0)).routes(),
+        *PerformanceRoutes(None).routes(),
     ]
 
 
