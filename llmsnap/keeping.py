@@ -17,6 +17,7 @@ from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.events import Events
 from llmsnap.telemetry.history import History
 from llmsnap.telemetry.metrics import Device
+from llmsnap.telemetry.parting import Partings
 from llmsnap.telemetry.performance import Performance
 from llmsnap.telemetry.recorder import Recorder
 
@@ -36,6 +37,8 @@ class Keeping:
         self.history = History(self.store)
         self.events = Events()
         self.captures = Captures(config.capture_buffer_mb * 1024**2)
+        if config.activity.mode == "on" and config.activity.prompts:
+            recorder.listen(Partings().take)  # before the captures are taken away
         if config.activity.mode == "on":
             activity = Activity(
                 self.store,

@@ -191,6 +191,8 @@ class ActivityConfig(Struct, frozen=True, kw_only=True):
     """Days after which they are dropped; 0: never."""
     tokens: bool = True
     """Whether answers are read for what they say of their tokens."""
+    prompts: bool = True
+    """Whether it is said where a prompt parted from the last one; for that some are remembered."""
 
 
 class PerformanceConfig(Struct, frozen=True, kw_only=True):

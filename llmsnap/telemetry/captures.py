@@ -50,6 +50,11 @@ class Capture:
         if self._room >= 0:
             self._request = b"".join(body)
 
+    @property
+    def request(self) -> bytes:
+        """The request's body; empty where it isn't kept."""
+        return self._request
+
     def begin(self, lines: bytes) -> None:
         """Take the lines of the answer's head."""
         self._lines = lines

@@ -154,6 +154,8 @@ class RequestRecord(Struct, kw_only=True):
     excerpt: Excerpt | None = None
     """What is kept of the answer for `tokens`; gone once they are read."""
     tokens: Tokens | None = None
+    parting: str = ""
+    """Where its prompt parted from the last one of its conversation, in words."""
     capture: Capture | None = None
     """Set to keep the request and its answer whole."""
 

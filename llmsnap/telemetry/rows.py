@@ -38,6 +38,7 @@ SCHEMA: Final = Schema(
             "departures TEXT NOT NULL, paused INTEGER NOT NULL, bytes TEXT NOT NULL)",
             "CREATE INDEX moves_model ON moves (model, at)",
         ),
+        ("ALTER TABLE requests ADD COLUMN parting TEXT NOT NULL DEFAULT ''",),
     ),
 )
 
@@ -75,6 +76,8 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     error: str = ""
     swap_at: float | None = None
     """When the way up that it waited for began."""
+    parting: str = ""
+    """Where its prompt parted from the last one of its conversation, in words."""
 
 
 class MoveRow(Struct, frozen=True, kw_only=True):
@@ -143,6 +146,7 @@ def request_values(record: RequestRecord) -> tuple[Value, ...]:
         record.pauses.ended_s if record.pauses is not None else 0.0,
         record.error,
         record.swap.began if record.swap is not None else None,
+        record.parting,
     )
 
 
@@ -199,6 +203,7 @@ def recalled(row: RequestRow, swap: MoveRow | None) -> RequestRecord:
         error=row.error,
         swap=_recalled_move(swap) if swap is not None else None,
         tokens=Tokens(**{name: getattr(row, name) for name in Tokens.__struct_fields__}),
+        parting=row.parting,
     )
 
 

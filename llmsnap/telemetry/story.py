@@ -13,7 +13,7 @@ _LEAST_S: Final = 0.01
 
 def why(record: RequestRecord) -> str:
     """Return what `record` waited for, what came from the cache, and how it ended if not well."""
-    parts = [_waits(record), _prefill(record), _cache(record), _failure(record)]
+    parts = [_waits(record), _prefill(record), _cache(record), record.parting, _failure(record)]
     return "; ".join(part for part in parts if part)
 
 

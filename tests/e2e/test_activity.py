@@ -161,3 +161,20 @@ async def test_no_requests_are_kept_whole_where_nobody_wants_it(
         status, _ = await proxy.get(f"/api/captures/{row['id']}")
 
     assert (row["has_capture"], status) == (False, 404)
+
+
+async def test_a23_a_clock_in_the_system_prompt_is_found(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """The real server computes all behind it again, and its row says where; no text is kept."""
+    question = {"role": "user", "content": "tell me more of that, please " * 5}
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        for minute in (1, 2):
+            clock = {"role": "system", "content": f"It is 12:0{minute}. Be kind."}
+            body = {"model": "a", "messages": [clock, question], "max_tokens": 2}
+            assert (await proxy.post("/v1/chat/completions", body))[0] == 200
+        _, second = await have(proxy, 2)
+        _, one = await proxy.get(f"/api/activity/{second['id']}")
+
+    assert "parted from the last one at message 1 (system), character 11" in one["why"]
+    assert "Be kind" not in json.dumps(one)

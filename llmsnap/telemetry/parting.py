@@ -1,0 +1,164 @@
+"""Where a prompt parted from the last one of its conversation, when it should have been cached.
+
+A clock in the system prompt, tools in another order, an edited answer: whatever comes behind the
+first difference has to be computed again. The newest prompts of each client are remembered as they
+came, and are looked into only when an answer says that less was cached than there might have been.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, Final
+
+from msgspec import DecodeError, Struct, json
+
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.recorder import Batch
+
+MOST_BYTES: Final = 4 * 1024**2
+"""Of all prompts that are remembered."""
+_LARGEST: Final = 512 * 1024
+_RECENT: Final = 6
+"""Prompts a client and model: clients have several conversations, and ask for titles in between."""
+_LEAST_TOKENS: Final = 32
+_LEAST_SHARE: Final = 0.1
+"""What is lost of the last prompt, to be worth a word."""
+
+
+class _Prompt(Struct, frozen=True):
+    """What was asked, and how many tokens it had."""
+
+    body: bytes
+    tokens: int
+
+
+class _Message(Struct):
+    """One message of a chat."""
+
+    role: str = ""
+    content: Any = None
+    tool_calls: Any = None
+
+
+class _Chat(Struct):
+    """What comes before the answer, in OpenAI's form and in Anthropic's."""
+
+    messages: list[_Message] = []
+    system: Any = None
+    tools: Any = None
+
+
+Part = tuple[str, str]
+"""What it is called, and its text."""
+
+
+class Partings:
+    """Compares prompts; `Recorder` hands it the batches, and records get what is found."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._taken = 0
+        self._recent: OrderedDict[tuple[str, str], deque[_Prompt]] = OrderedDict()
+
+    def take(self, batch: Batch) -> None:
+        """Look at each request whose prompt is here and whose answer tells of the cache."""
+        for record in batch.requests:
+            tokens, capture = record.tokens, record.capture
+            if capture is None or tokens is None or tokens.prompt is None:
+                continue
+            if tokens.cached is not None and 0 < len(capture.request) <= _LARGEST:
+                self._look(record, _Prompt(capture.request, tokens.prompt), tokens.cached)
+
+    def _look(self, record: RequestRecord, prompt: _Prompt, cached: int) -> None:
+        key = record.model, record.client
+        recent = self._recent.get(key)
+        if recent is None:
+            recent = self._recent[key] = deque()
+        else:
+            self._recent.move_to_end(key)
+            might_have = [before for before in recent if _is_missed(before, cached)]
+            if might_have:
+                record.parting = parting([before.body for before in might_have], prompt.body)
+        recent.appendleft(prompt)
+        self._taken += len(prompt.body)
+        if len(recent) > _RECENT:
+            self._taken -= len(recent.pop().body)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while self._taken > self._most_bytes and self._recent:
+            _, oldest = self._recent.popitem(last=False)
+            self._taken -= sum(len(prompt.body) for prompt in oldest)
+
+
+def _is_missed(before: _Prompt, cached: int) -> bool:
+    """Whether much of an earlier prompt wasn't in the cache any more."""
+    return before.tokens - cached >= max(_LEAST_TOKENS, _LEAST_SHARE * before.tokens)
+
+
+def parting(earlier: Sequence[bytes], now: bytes) -> str:
+    """Say where a request parted from the last one of its conversation, if one is among `earlier`.
+
+    `earlier` are whole bodies, the newest first; empty: none is of this conversation.
+    """
+    parts = _parts(now)
+    for body in earlier:
+        before = _parts(body)
+        if parts and _opening(before) == _opening(parts):
+            return _parted(before, parts)
+    return ""
+
+
+def _parted(before: Sequence[Part], now: Sequence[Part]) -> str:
+    for (name, old), (other, new) in zip_longest(before, now, fillvalue=("", "")):
+        if (name, old) == (other, new):
+            continue
+        if not name:  # there was no more of it
+            break
+        if name != other:
+            return f"the prompt parted from the last one at {name}"
+        character = _shared(old, new) + 1
+        return f"the prompt parted from the last one at {name}, character {character:,}"
+    return "the prompt goes on from the last one, but what was cached of that was gone"
+
+
+def _shared(old: str, new: str) -> int:
+    """Return how many characters both begin with."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:  # comparing slices is so fast that halving beats counting
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _opening(parts: Sequence[Part]) -> Part | None:
+    """Return the first words of the user, by which a conversation is known again."""
+    return next(((name, text) for name, text in parts if name.endswith("(user)")), None)
+
+
+def _parts(body: bytes) -> list[Part]:
+    """Return all that makes the prompt, in the order in which it is computed; none: no chat."""
+    try:
+        chat = json.decode(body, type=_Chat)
+    except (DecodeError, RecursionError):
+        return []
+    parts = [
+        (f"message {number} ({message.role})", _text(message.content) + _text(message.tool_calls))
+        for number, message in enumerate(chat.messages, 1)
+    ]
+    if chat.system is not None:
+        parts.insert(0, ("its system prompt", _text(chat.system)))
+    if chat.tools is not None:
+        parts.insert(0, ("its tools", _text(chat.tools)))
+    return parts
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    return content if isinstance(content, str) else json.encode(content).decode()
