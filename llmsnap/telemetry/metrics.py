@@ -1,8 +1,4 @@
-"""`/metrics`: one snapshot of everything, turned into text by a thread.
-
-prometheus-client needs a tenth of a second for fifty models with every label seen. So the text is
-made at most once a second, and in small parts, between which the event loop gets its turn.
-"""
+"""`/metrics`: one snapshot of everything, turned into text by a thread, at most once a second."""
 
 from __future__ import annotations
 
@@ -12,23 +8,19 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from llmsnap import __version__
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.telemetry import catalogue
 from llmsnap.telemetry.catalogue import Metric
+from llmsnap.telemetry.exposition import distribution_lines, number_lines
 from llmsnap.telemetry.tally import Distribution, Labels, Tally
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric as Family
 
 FRESH_S: Final = 1.0
 """How long a text is good for."""
 _OPENMETRICS: Final = "application/openmetrics-text;version=1.0.0"
-_PART: Final = 8
-"""Children that are turned into text at a time: about half a millisecond's work."""
 _BREATH_S: Final = 0.0002
 
 
@@ -180,66 +172,17 @@ def render(snapshot: Snapshot, accept: str, *, zipped: bool) -> Exposition:
 
     encode, content_type = choose_encoder(accept)
     parts = []
-    for family in families(snapshot):
-        for number, part in enumerate(_parts(family)):
-            lines = encode(_Only(part)).splitlines(keepends=True)
-            parts += [line for line in lines if not line.startswith(b"#" if number else b"# EOF")]
-            time.sleep(_BREATH_S)  # gives the interpreter away
+    for family in _families(snapshot, is_openmetrics=accept == _OPENMETRICS):
+        parts.append("".join(family).encode())
+        time.sleep(_BREATH_S)  # gives the interpreter away
     whole = b"".join(parts) + encode(PROCESS_COLLECTOR)
     body = gzip.compress(whole, compresslevel=4, mtime=0) if zipped else whole
     return Exposition(content_type, body)
 
 
-class _Only:
-    """A registry of one family."""
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-
-    def collect(self) -> Iterator[Family]:
-        """Return it."""
-        yield self._family
-
-
-def families(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield all metrics that have children, as prometheus-client wants them."""
-    from prometheus_client.metrics_core import Metric as Family
-
+def _families(snapshot: Snapshot, *, is_openmetrics: bool) -> Iterator[Iterator[str]]:
+    """Yield the lines of each metric."""
     for metric, numbers in snapshot.numbers:
-        family = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
-        for labels, number in numbers.items():
-            family.add_sample(metric.name, _named(metric, labels), number)
-        yield family
+        yield number_lines(metric, numbers, is_openmetrics=is_openmetrics)
     for metric, distributions in snapshot.distributions:
-        family = Family(metric.name, metric.help, metric.kind)
-        for labels, distribution in distributions.items():
-            _add_distribution(family, metric, _named(metric, labels), distribution)
-        yield family
-
-
-def _named(metric: Metric, labels: Labels) -> dict[str, str]:
-    return dict(zip(metric.labels, labels, strict=True))
-
-
-def _add_distribution(
-    family: Family, metric: Metric, labels: dict[str, str], distribution: Distribution
-) -> None:
-    count = 0
-    bounds = [*(repr(float(bound)) for bound in metric.buckets), "+Inf"]
-    for bound, added in zip(bounds, distribution.counts, strict=True):
-        count += added
-        family.add_sample(f"{metric.name}_bucket", labels | {"le": bound}, count)
-    family.add_sample(f"{metric.name}_count", labels, count)
-    family.add_sample(f"{metric.name}_sum", labels, distribution.total)
-
-
-def _parts(family: Family) -> Iterator[Family]:
-    """Yield a family in parts of a few children each."""
-    from prometheus_client.metrics_core import Metric as Family
-
-    samples = family.samples
-    size = _PART * (20 if family.type == "histogram" else 1) if samples else 1
-    for start in range(0, len(samples), size):
-        part = Family(family.name, family.documentation, family.type)
-        part.samples = samples[start : start + size]
-        yield part
+        yield distribution_lines(metric, distributions, is_openmetrics=is_openmetrics)

@@ -311,6 +311,7 @@ def test_names_are_as_prometheus_wants_them() -> None:
         assert bool(metric.buckets) == (metric.kind == "histogram")
         assert sorted(metric.buckets) == list(metric.buckets)
         assert not metric.help.endswith(".")
+        assert not set(metric.help) & set('\\"\n'), "it would have to be escaped"
 
 
 def test_two_seconds_is_an_edge() -> None:
