@@ -8,6 +8,7 @@ came, and read when the answer is over. What an answer doesn't say is None, not 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -89,10 +90,10 @@ class Excerpt:
             return None
         head = b"".join(self._head)
         tail = b"".join((*self._before, *self._last))
-        if _is_mute(head) and _is_mute(tail):
-            return None  # most streams, embeddings, audio
         if not tail and (said := _decoded(head)) is not None:
-            return _tokens(*said)
+            return _tokens(*said) if said is not _MUTE else None
+        if not (_SPEAKS.search(head) or _SPEAKS.search(tail)):
+            return None  # most streams
         usage = _object(head, b'"usage"', bytes.find) or {}
         later = _object(tail, b'"usage"', bytes.rfind) or _object(head, b'"usage"', bytes.rfind)
         # Anthropic's streams tell of the prompt in their first event, of the rest in a late one.
@@ -178,12 +179,9 @@ class _Body(msgspec.Struct):
 _bodies: Final = msgspec.json.Decoder(_Body)
 _NO_USAGE: Final = _Usage()
 _NO_TIMINGS: Final = _Timings()
+_MUTE: Final = (_NO_USAGE, _NO_TIMINGS)
+_SPEAKS: Final = re.compile(rb'"(?:usage|timings)"')
 _NOTHING: Final = Tokens()
-
-
-def _is_mute(text: bytes) -> bool:
-    """Whether nothing in `text` speaks of tokens."""
-    return b'"usage"' not in text and b'"timings"' not in text
 
 
 def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:
@@ -197,6 +195,8 @@ def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:
     usage = said.usage
     if usage is None and (inner := said.response or said.message) is not None:
         usage = inner.usage
+    if usage is None and said.timings is None:
+        return _MUTE  # embeddings, audio, errors
     return usage or _NO_USAGE, said.timings or _NO_TIMINGS
 
 

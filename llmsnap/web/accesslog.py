@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
-from llmsnap.web.head import Head
+from llmsnap.web.head import Head, client_ip
 
 _UNLOGGED: Final = "/wol-health"
 _POLLED: Final = "/health"
@@ -56,11 +56,3 @@ def _size(response: web.StreamResponse) -> int:
     """Return the bytes of the body; of a stream, those of its head and framing are among them."""
     length = response.content_length
     return response.body_length if length is None else length
-
-
-def client_ip(request: Head) -> str:
-    """Return who asks, as the nearest proxy in front of us says, else the peer's address."""
-    headers = request.headers
-    if forwarded := headers.get("X-Forwarded-For", ""):
-        return forwarded.partition(",")[0].strip()
-    return headers.get("X-Real-IP", "") or (request.remote or "-").removeprefix("::ffff:")

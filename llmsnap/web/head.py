@@ -82,7 +82,7 @@ class Fields:
 class CommonHead:
     """The head of a POST with a plain path and headers of printable ASCII, each of them once."""
 
-    __slots__ = ("headers", "keep_alive", "path", "raw_headers", "remote")
+    __slots__ = ("client", "headers", "keep_alive", "path", "raw_headers", "remote")
 
     method: Final = hdrs.METH_POST
     version: Final = HttpVersion11
@@ -95,6 +95,8 @@ class CommonHead:
         self.raw_headers = raw_headers
         self.headers = headers
         self.remote = remote
+        self.client = _nearest(headers, remote)
+        """Who asks; see `client_ip`."""
         self.keep_alive = keep_alive
         """Whether the client wants to ask again on this connection."""
 
@@ -102,6 +104,19 @@ class CommonHead:
     def raw_path(self) -> str:
         """The path as it was received, which is the same in this form."""
         return self.path
+
+
+def client_ip(request: Head) -> str:
+    """Return who asks, as the nearest proxy in front of us says, else the peer's address."""
+    if isinstance(request, CommonHead):
+        return request.client
+    return _nearest(request.headers, request.remote)
+
+
+def _nearest(headers: Headers, remote: str | None) -> str:
+    if forwarded := headers.get("X-Forwarded-For", ""):
+        return forwarded.partition(",")[0].strip()
+    return headers.get("X-Real-IP", "") or (remote or "-").removeprefix("::ffff:")
 
 
 def read_common(data: bytes, remote: str) -> tuple[CommonHead, int, int] | None:

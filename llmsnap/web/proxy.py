@@ -16,13 +16,12 @@ from llmsnap.errors import ModelNotFound
 from llmsnap.runtime.tasks import Background
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
-from llmsnap.web.accesslog import client_ip
 from llmsnap.web.body import HeldBody
 from llmsnap.web.bridge import divert, outlet_for, relayed
 from llmsnap.web.courier import Courier
 from llmsnap.web.delivery import Delivery, Manner
 from llmsnap.web.directory import all_names, routes_for
-from llmsnap.web.head import Head
+from llmsnap.web.head import Head, client_ip
 from llmsnap.web.headers import CLIENT_KEYS, Dates, model_line
 from llmsnap.web.inflight import InFlight
 from llmsnap.web.loading import CHAT
