@@ -37,7 +37,7 @@ from llmsnap.memory.machine import Machine
 from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
-from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_line
+from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_lines
 from llmsnap.runtime.peers import Network
 from llmsnap.runtime.plan import Plan, plan_for
 from llmsnap.runtime.prefetch import Prefetch, ReadAhead
@@ -152,9 +152,7 @@ def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
     ours.setLevel(level_named(config.log_level))
 
     def write_access(lines: list[str]) -> None:
-        shown = hide("\n".join(lines)).split("\n")
-        layout = config.log_time_format
-        logs.write_proxy(b"".join(proxy_line(line, "INFO", layout) for line in shown))
+        logs.write_proxy(proxy_lines(hide("\n".join(lines)), "INFO", config.log_time_format))
 
     access = AccessLog(write_access, polls=ours.isEnabledFor(logging.DEBUG))
     try:

@@ -289,8 +289,19 @@ def proxy_line(text: str, level: str, layout: str, when: datetime | None = None)
 
     `when` is local time; None: now.
     """
+    return f"{_before(level, layout, when)}{text}\n".encode(errors="replace")
+
+
+def proxy_lines(texts: str, level: str, layout: str) -> bytes:
+    """Return what `texts` holds, one on each line, as lines of now."""
+    before = _before(level, layout, None)
+    texts = texts.replace("\n", f"\n{before}")
+    return f"{before}{texts}\n".encode(errors="replace")
+
+
+def _before(level: str, layout: str, when: datetime | None) -> str:
     time = f"{timestamp(layout, (when or datetime.now()).astimezone())} " if layout else ""
-    return f"{time}[{level}] {text}\n".encode(errors="replace")
+    return f"{time}[{level}] "
 
 
 def level_named(name: str) -> int:

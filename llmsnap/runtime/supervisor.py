@@ -268,9 +268,11 @@ class Supervisor:
             return
         try:
             actions = self._scheduler.handle(event)
+            moves = is_news
             for action in actions:
                 self._begin(action)
-            if (actions or is_news) and (steps := self._story.follow(event, actions, pid)):
+                moves = moves or not isinstance(action, Admit)
+            if moves and (steps := self._story.follow(event, actions, pid)):
                 self._moves.follow(event, actions)
                 self._tell(steps)
             self._ahead.follow(event, actions)
@@ -278,10 +280,9 @@ class Supervisor:
             self._give_up(error, event)
 
     def _begin(self, action: Action) -> None:
-        if isinstance(action, Admit):  # nearly always
-            self._admit(action.ticket, action.phases)
-            return
         match action:
+            case Admit(ticket, phases):
+                self._admit(ticket, phases)
             case Reject(ticket, error) | Abort(ticket, error):
                 self._tickets.abort(ticket, error)
             case Start(model, generation):

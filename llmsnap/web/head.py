@@ -82,7 +82,7 @@ class Fields:
 class CommonHead:
     """The head of a POST with a plain path and headers of printable ASCII, each of them once."""
 
-    __slots__ = ("client", "headers", "keep_alive", "path", "raw_headers", "remote")
+    __slots__ = ("client", "headers", "keep_alive", "path", "raw_headers", "raw_path", "remote")
 
     method: Final = hdrs.METH_POST
     version: Final = HttpVersion11
@@ -91,7 +91,7 @@ class CommonHead:
     def __init__(
         self, path: str, raw_headers: RawHeaders, headers: Fields, remote: str, keep_alive: bool
     ) -> None:
-        self.path = path
+        self.path = self.raw_path = path
         self.raw_headers = raw_headers
         self.headers = headers
         self.remote = remote
@@ -99,11 +99,6 @@ class CommonHead:
         """Who asks; see `client_ip`."""
         self.keep_alive = keep_alive
         """Whether the client wants to ask again on this connection."""
-
-    @property
-    def raw_path(self) -> str:
-        """The path as it was received, which is the same in this form."""
-        return self.path
 
 
 def client_ip(request: Head) -> str:

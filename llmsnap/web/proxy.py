@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Final
 
@@ -189,10 +189,15 @@ class Proxy:
 def _record(request: Head, route: Route, order: Order) -> RequestRecord:
     return RequestRecord(
         model=route.id,
-        path=order.target.partition(b"?")[0].decode("utf-8", "replace"),
+        path=_shown_path(order.target),
         client=client_ip(request),
         arrived_at=monotonic(),
     )
+
+
+@lru_cache(maxsize=256)
+def _shown_path(target: bytes) -> str:
+    return target.partition(b"?")[0].decode("utf-8", "replace")
 
 
 def upstream_target(request: Head) -> bytes:
