@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
-from typing import assert_never
+from typing import Final, assert_never
 
 from llmsnap.core import administration, admission, invariants, news, timers
 from llmsnap.core.board import Board
@@ -25,7 +25,9 @@ from llmsnap.core.dispatch import Walk, admit_only_one
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.messages import (
     AbilityChanged,
+    Abort,
     Action,
+    Admit,
     Event,
     ForeignChanged,
     ModelChanged,
@@ -34,6 +36,7 @@ from llmsnap.core.messages import (
     ModelView,
     NeedChanged,
     NeedEstimated,
+    Reject,
     RequestArrived,
     RequestFinished,
     Schedule,
@@ -44,6 +47,9 @@ from llmsnap.core.messages import (
 )
 from llmsnap.core.pace import Pace
 from llmsnap.core.slot import DOWN, Slot
+
+_WORDS: Final = (Admit, Reject, Abort)
+"""Actions that move no model."""
 
 
 class Scheduler:
@@ -150,12 +156,25 @@ class Scheduler:
             timers.call_pinned(board)
         closed: Collection[Slot] = board.unloading
         if board.queue and not admit_only_one(board):
-            walk = Walk(board)
-            walk.run()
-            closed = walk.closed
+            closed = self._walk()
         if board.timed:
+            before = len(board.actions)
             timers.run_timers(board, closed)
-        timers.recall_default(board)
+            if board.queue and len(board.actions) > before:
+                self._walk()
+        if board.default is not None:
+            timers.recall_default(board)
+
+    def _walk(self) -> Collection[Slot]:
+        """Walk over the queue until nothing moves; return who takes no younger tickets.
+
+        What is set in motion for one entry may be what an older one has waited for.
+        """
+        while True:
+            walk, before = Walk(self._board), len(self._board.actions)
+            walk.run()
+            if all(isinstance(action, _WORDS) for action in self._board.actions[before:]):
+                return walk.closed
 
 
 def _view(slot: Slot) -> ModelView:

@@ -100,3 +100,14 @@ def test_groups_dont_make_a_helper_stronger() -> None:
     play = with_main(room=100, constraints=rules)
     assert play.at(101, arrive(2, "h")) == []
     assert play.until(130) == [(130.0, "sleep a")]
+
+
+def test_what_a_timer_moves_is_seen_at_once() -> None:
+    """A helper held back by a main model goes on in the moment in which that one goes to sleep."""
+    main = model("a", 8, min_awake_s=60.0, sleep_after_s=20.0)
+    idle = model("b", 16, min_awake_s=0.0, is_helper=True)
+    play = Play(main, idle, model("h", 20, is_helper=True))
+    play.up("b")
+    play.up("a", at=100)
+    assert play.at(110, arrive(2, "h")) == []
+    assert play.until(120) == [(120.0, "sleep a"), (120.0, "sleep b")]
