@@ -27,6 +27,8 @@ _WITHOUT_REQUEST: Final = frozenset({"/v1/audio/voices", "/v1/audio/transcriptio
 _EITHER: Final = 47
 """gzip or zlib, whichever it is."""
 _MOST_INFLATED: Final = 16 * 1024**2
+_OVERHEAD: Final = 1024
+"""Of the request's headers, and of Python."""
 
 
 class Capture:
@@ -74,38 +76,36 @@ class Capture:
         if self._room < 0:
             return None
         answer = b"" if failed else b"".join(self._answer)
-        response = [_split(line) for line in self._lines.split(b"\r\n") if line]
-        return Kept(
-            path=self._path,
-            request_headers=redacted(self._headers),
-            request=self._request,
-            response_headers=redacted(response),
-            response=answer,
-        )
+        return Kept(self._path, self._headers, self._request, self._lines, answer)
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """One request and its answer."""
+class Kept(Struct, frozen=True, gc=False):
+    """One request and its answer; what of it is secret isn't shown.
+
+    It holds nothing but bytes and tuples of them, so that thousands of them needn't be searched for
+    garbage.
+    """
 
     path: str
-    request_headers: dict[str, str]
+    headers: RawHeaders
+    """The request's; those of a client's requests are mostly the same object."""
     request: bytes
-    response_headers: dict[str, str]
+    lines: bytes
+    """Those of the answer's headers."""
     response: bytes
 
     @property
     def size(self) -> int:
         """Bytes that it takes, roughly."""
-        headers = [*self.request_headers.items(), *self.response_headers.items()]
-        return len(self.request) + len(self.response) + sum(len(n) + len(v) for n, v in headers)
+        return len(self.request) + len(self.lines) + len(self.response) + _OVERHEAD
 
     def shown(self, id_: int) -> dict[str, Any]:
         """Return it in llama-swap's form; bodies in base64, and not compressed."""
-        headers, response = _decoded(self.response_headers, self.response)
+        headers, response = _decoded(redacted(_pairs(self.lines)), self.response)
         return {
             "id": id_,
             "req_path": self.path,
-            "req_headers": self.request_headers,
+            "req_headers": redacted(self.headers),
             "req_body": b64encode(self.request).decode(),
             "resp_headers": headers,
             "resp_body": b64encode(response).decode(),
@@ -125,10 +125,11 @@ class Captures:
 
     def keep(self, id_: int, kept: Kept) -> None:
         """Keep one; the oldest make room for it."""
-        if kept.size > self._limit:
+        size = kept.size
+        if size > self._limit:
             return
         self._kept[id_] = kept
-        self._taken += kept.size
+        self._taken += size
         while self._taken > self._limit:
             _, oldest = self._kept.popitem(last=False)
             self._taken -= oldest.size
@@ -146,9 +147,9 @@ def redacted(headers: RawHeaders) -> dict[str, str]:
     }
 
 
-def _split(line: bytes) -> tuple[bytes, bytes]:
-    name, _, value = line.partition(b":")
-    return name.strip(), value.strip()
+def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    split = (line.partition(b":") for line in lines.split(b"\r\n") if line)
+    return [(name.strip(), value.strip()) for name, _, value in split]
 
 
 def _decoded(headers: dict[str, str], body: bytes) -> tuple[dict[str, str], bytes]:

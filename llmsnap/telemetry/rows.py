@@ -30,7 +30,6 @@ SCHEMA: Final = Schema(
             "accepted INTEGER, prompt_s REAL, generation_s REAL, duration_s REAL NOT NULL, "
             "first_byte_s REAL NOT NULL, ttft_s REAL, phases TEXT NOT NULL, "
             "pauses INTEGER NOT NULL, paused_s REAL NOT NULL, error TEXT NOT NULL, swap_at REAL)",
-            "CREATE INDEX requests_model ON requests (model, id)",
             "CREATE TABLE moves (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, "
             "model TEXT NOT NULL, kind TEXT NOT NULL, driver TEXT NOT NULL, "
             "generation INTEGER NOT NULL, reason TEXT NOT NULL, result TEXT NOT NULL, "

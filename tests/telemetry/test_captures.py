@@ -5,33 +5,40 @@ from __future__ import annotations
 import gzip
 import zlib
 from base64 import b64decode
+from typing import Any
 
 import pytest
 
 from llmsnap.telemetry.captures import Capture, Captures, Kept, redacted
 
-HEADERS = [(b"Authorization", b"Bearer secret"), (b"X-A", b"1")]
-LINES = b"Content-Type: application/json\r\nSet-Cookie: a=b\r\n"
+HEADERS = ((b"Authorization", b"Bearer secret"), (b"X-A", b"1"))
+LINES = b"Content-Type: text/plain\r\nSet-Cookie: a=b\r\n"
 
 
-def captured(path: str = "/v1/chat/completions", limit: int = 100, **how: bool) -> Kept | None:
-    """A request of 8 bytes and an answer of 10."""
+def captured(path: str = "/v1/chat/completions", limit: int = 100, **how: bool) -> Any:
+    """A request of 8 bytes and an answer of 10, as they are shown; None: they aren't kept."""
     capture = Capture(path, HEADERS, limit)
     capture.asked([b"requ", memoryview(b"est!")], 8)
     capture.begin(LINES)
     capture.feed([b"ans", b"wer"])
     capture.feed([b"more"])
-    return capture.kept(failed=how.get("failed", False))
+    kept = capture.kept(failed=how.get("failed", False))
+    return kept and kept.shown(7)
+
+
+def bodies(shown: Any) -> tuple[bytes, bytes]:
+    """The request's and the answer's."""
+    return b64decode(shown["req_body"]), b64decode(shown["resp_body"])
 
 
 def test_both_are_kept_without_credentials() -> None:
     """Headers and bodies."""
-    kept = captured()
+    shown = captured()
 
-    assert kept is not None
-    assert (kept.request, kept.response) == (b"request!", b"answermore")
-    assert kept.request_headers == {"Authorization": "[REDACTED]", "X-A": "1"}
-    assert kept.response_headers == {"Content-Type": "application/json", "Set-Cookie": "[REDACTED]"}
+    assert (shown["id"], shown["req_path"]) == (7, "/v1/chat/completions")
+    assert bodies(shown) == (b"request!", b"answermore")
+    assert shown["req_headers"] == {"Authorization": "[REDACTED]", "X-A": "1"}
+    assert shown["resp_headers"] == {"Content-Type": "text/plain", "Set-Cookie": "[REDACTED]"}
 
 
 @pytest.mark.parametrize(
@@ -48,19 +55,15 @@ def test_both_are_kept_without_credentials() -> None:
 )
 def test_sounds_and_pictures_arent_kept(path: str, request_: bytes, response: bytes) -> None:
     """The headers are."""
-    kept = captured(path)
+    shown = captured(path)
 
-    assert kept is not None
-    assert (kept.request, kept.response) == (request_, response)
-    assert kept.request_headers
+    assert bodies(shown) == (request_, response)
+    assert shown["req_headers"]
 
 
 def test_of_failures_the_request_is_kept() -> None:
     """What was asked is of interest then."""
-    kept = captured(failed=True)
-
-    assert kept is not None
-    assert (kept.request, kept.response) == (b"request!", b"")
+    assert bodies(captured(failed=True)) == (b"request!", b"")
 
 
 @pytest.mark.parametrize("limit", [7, 13, 17])
@@ -69,14 +72,14 @@ def test_what_is_too_large_is_let_go(limit: int) -> None:
     assert captured(limit=limit) is None
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
-def test_a_compressed_answer_is_shown_plain(pack: object) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("gzip", gzip.compress(b"plain")), ("deflate", zlib.compress(b"plain"))]
+)
+def test_a_compressed_answer_is_shown_plain(encoding: str, body: bytes) -> None:
     """Without the header that says how it was compressed."""
-    assert callable(pack)
-    name = "gzip" if pack is gzip.compress else "deflate"
-    shown = kept_with(name, pack(b"plain")).shown(3)
+    shown = kept_with(encoding, body).shown(3)
 
-    assert b64decode(shown["resp_body"]) == b"plain"
+    assert bodies(shown) == (b"", b"plain")
     assert shown["resp_headers"] == {"Content-Type": "text/plain"}
 
 
@@ -85,30 +88,21 @@ def test_what_cant_be_read_is_shown_as_it_came(encoding: str, body: bytes) -> No
     """With the header."""
     shown = kept_with(encoding, body).shown(3)
 
-    assert b64decode(shown["resp_body"]) == body
+    assert bodies(shown) == (b"", body)
     assert shown["resp_headers"]["Content-Encoding"] == encoding
 
 
 def kept_with(encoding: str, body: bytes) -> Kept:
     """An answer that came compressed."""
-    headers = {"Content-Type": "text/plain", "Content-Encoding": encoding}
-    return Kept(path="/", request_headers={}, request=b"", response_headers=headers, response=body)
+    lines = f"Content-Type: text/plain\r\nContent-Encoding: {encoding}\r\n".encode()
+    return Kept("/", (), b"", lines, body)
 
 
 def test_the_oldest_make_room() -> None:
     """By size, not by number; one that is larger than all there is changes nothing."""
-    captures = Captures(100)
-    for id_, size in ((1, 40), (2, 40), (3, 200), (4, 40)):
-        captures.keep(
-            id_,
-            Kept(
-                path="/",
-                request_headers={},
-                request=b"x" * size,
-                response_headers={},
-                response=b"",
-            ),
-        )
+    captures = Captures(100_000)
+    for id_, size in ((1, 40_000), (2, 40_000), (3, 200_000), (4, 40_000)):
+        captures.keep(id_, Kept("/", (), b"x" * size, b"", b""))
 
     assert [id_ for id_ in range(1, 5) if id_ in captures] == [2, 4]
     assert captures.get(1) is None

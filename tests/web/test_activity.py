@@ -28,11 +28,11 @@ REQUESTS = (
 
 
 KEPT = Kept(
-    path="/v1/completions",
-    request_headers={"Authorization": "[REDACTED]"},
-    request=b'{"prompt": "hi"}',
-    response_headers={"Content-Type": "application/json"},
-    response=b"{}",
+    "/v1/completions",
+    ((b"Authorization", b"Bearer secret"),),
+    b'{"prompt": "hi"}',
+    b"Content-Type: application/json\r\n",
+    b"{}",
 )
 
 
@@ -44,7 +44,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         Activity(store, rows=lambda: 0, days=0).take(
             batch(SWAP, move("b", "stop", error="it didn't"), *REQUESTS)
         )
-        captures = Captures(1000)
+        captures = Captures(10_000)
         captures.keep(2, KEPT)
         routes = ActivityRoutes(history, captures).routes()
         app = front_of(config_of("a", "b"), more=routes)
