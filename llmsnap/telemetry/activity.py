@@ -10,12 +10,10 @@ from typing import Any, Final, Protocol
 
 from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.record import RequestRecord
-from llmsnap.telemetry.recorder import Batch
+from llmsnap.telemetry.recorder import FLOOD_PER_S, Batch
 from llmsnap.telemetry.rows import INSERT_MOVE, INSERT_REQUEST, move_values, request_values
 
 _DAY_S: Final = 86400.0
-MOST_PER_S: Final = 500
-"""Requests a second of which rows are kept: no model answers as many, and a disk should last."""
 _PRUNED_EVERY: Final = 500
 """Rows that come between two looks at what is too old."""
 _BY_COUNT: Final = "DELETE FROM {} WHERE id <= (SELECT max(id) FROM {}) - ?"
@@ -63,7 +61,7 @@ class Activity:
         self._days = days
         self._captures = captures
         self._announce = announce
-        self._allowance: float = MOST_PER_S
+        self._allowance: float = FLOOD_PER_S
         self._earned_at = 0.0
         self._is_behind = False
         self._since_pruned = _PRUNED_EVERY
@@ -98,14 +96,14 @@ class Activity:
         if not records:
             return records
         now = records[-1].ended_at
-        self._allowance = min(MOST_PER_S, self._allowance + (now - self._earned_at) * MOST_PER_S)
+        self._allowance = min(FLOOD_PER_S, self._allowance + (now - self._earned_at) * FLOOD_PER_S)
         self._earned_at = now
         kept = records[: max(0, int(self._allowance))]
         self._allowance -= len(kept)
         if len(kept) < len(records) and not self._is_behind:
             logger.warning(
                 "more than %d requests a second: activity keeps a part of them, metrics count all",
-                MOST_PER_S,
+                FLOOD_PER_S,
             )
         self._is_behind = len(kept) < len(records)
         return kept

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +18,8 @@ BATCH_S: Final = 0.1
 _REFUSED: Final = 400
 MOST_RECORDS: Final = 100
 """A batch of more would hold the event loop for too long."""
+FLOOD_PER_S: Final = 500
+"""Requests a second beyond which they are counted, but not kept each: no model answers as many."""
 
 
 class Batch(Struct):
@@ -49,6 +52,12 @@ class Recorder:
         self._moves: list[MoveRecord] = []
         self._exits: list[ExitRecord] = []
         self._timer: asyncio.Handle | None = None
+        self._is_flooded = False
+
+    @property
+    def capture_limit(self) -> int:
+        """Most bytes to keep of one request and its answer now; 0: it isn't captured."""
+        return 0 if self._is_flooded else self.capture_bytes
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called with each batch from now on."""
@@ -79,10 +88,13 @@ class Recorder:
         if self._timer is None:
             self._timer = self._loop.call_later(BATCH_S, self._hand_on)
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, *, goes_on: bool = False) -> None:
+        """Hand a batch on; `goes_on`: of what came in the same time as the one before."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not goes_on:
+            self._is_flooded = len(self._requests) > BATCH_S * FLOOD_PER_S
         requests, self._requests = self._requests[:MOST_RECORDS], self._requests[MOST_RECORDS:]
         batch = Batch(requests, self._moves, self._exits)
         self._moves, self._exits = [], []
@@ -90,7 +102,7 @@ class Recorder:
         for listener in self._listeners:
             listener(batch)
         if self._requests:  # the loop has a turn for others in between
-            self._timer = self._loop.call_soon(self._hand_on)
+            self._timer = self._loop.call_soon(partial(self._hand_on, goes_on=True))
 
     def _complete(self, batch: Batch) -> None:
         """Add what nobody needed before: tokens, and instants for people."""

@@ -88,8 +88,8 @@ class Excerpt:
         """Return what the body says; None: nothing."""
         if self._is_lost:
             return None
-        head = b"".join(self._head)
-        tail = b"".join((*self._before, *self._last))
+        head = self._head[0] if len(self._head) == 1 else b"".join(self._head)
+        tail = b"".join((*self._before, *self._last)) if self._last else b"".join(self._before)
         if not tail and (said := _decoded(head)) is not None:
             return _tokens(*said) if said is not _MUTE else None
         if not (_SPEAKS.search(head) or _SPEAKS.search(tail)):

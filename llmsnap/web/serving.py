@@ -111,8 +111,8 @@ class Serving:
         lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
         request = self._order.request
         number = self._inflight.add(self._record, request.method, request.raw_headers, lease)
-        if limited and self._recorder.capture_bytes:
-            self._record.capture = self._captured()
+        if limited and (limit := self._recorder.capture_limit):
+            self._record.capture = self._captured(limit)
         try:
             await self._run_with(lease)
         except LlmsnapError as error:
@@ -129,10 +129,9 @@ class Serving:
             if limited:
                 self._recorder.request(self._record)
 
-    def _captured(self) -> Capture:
+    def _captured(self, limit: int) -> Capture:
         """Return what keeps this request and its answer whole."""
         request, payload = self._order.request, self._order.payload
-        limit = self._recorder.capture_bytes
         capture = Capture(self._record.path, request.raw_headers, limit)
         if payload.rest is None:
             capture.asked(payload.segments, payload.size)

@@ -8,9 +8,10 @@ import pytest
 
 from llmsnap.core.cause import Cause, Why
 from llmsnap.store.store import Store
-from llmsnap.telemetry.activity import MOST_PER_S, Activity
+from llmsnap.telemetry.activity import Activity
 from llmsnap.telemetry.history import History, Query
 from llmsnap.telemetry.record import Departure
+from llmsnap.telemetry.recorder import FLOOD_PER_S
 from tests.helpers.waiting import eventually
 from tests.telemetry.kept import CACHED, DAY_S, NOON, WAITED, batch, move, opened, request, wake
 
@@ -150,9 +151,9 @@ async def test_a_flood_is_kept_in_part(tmp_path: Path, caplog: pytest.LogCapture
     async with opened(tmp_path) as store:
         activity = Activity(store, rows=lambda: 0, days=0)
         for _ in range(3):  # all within the same second
-            activity.take(batch(*[request() for _ in range(MOST_PER_S)]))
-        await has(store, MOST_PER_S)
+            activity.take(batch(*[request() for _ in range(FLOOD_PER_S)]))
+        await has(store, FLOOD_PER_S)
         activity.take(batch(*[request(ended_at=13.0) for _ in range(10)]))
-        await has(store, MOST_PER_S + 10)
+        await has(store, FLOOD_PER_S + 10)
 
     assert len([r for r in caplog.records if "activity keeps a part" in r.message]) == 1

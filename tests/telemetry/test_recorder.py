@@ -59,6 +59,22 @@ async def test_times_for_people_and_tokens_are_added() -> None:
     assert request.excerpt is None
 
 
+async def test_in_a_flood_nothing_is_captured() -> None:
+    """It is again when the flood is over."""
+    recorder = Recorder()
+    recorder.capture_bytes = 1000
+    batches = list[Batch]()
+    recorder.listen(batches.append)
+    for _ in range(MOST_RECORDS + 1):
+        recorder.request(record(recorder))
+    assert recorder.capture_limit == 1000  # it isn't known yet
+
+    await eventually(lambda: len(batches) == 2)
+    assert recorder.capture_limit == 0
+    recorder.request(record(recorder))
+    await eventually(lambda: recorder.capture_limit == 1000)
+
+
 async def test_nothing_is_left_after_a_flush() -> None:
     """However much there is; and no empty batch follows."""
     recorder, batches = Recorder(), list[Batch]()
