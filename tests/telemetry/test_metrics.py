@@ -149,7 +149,7 @@ async def test_pauses_are_counted_whole(stage: Stage) -> None:
     assert read[labelled(phases, model="a", phase="prefill")] == 2
 
 
-async def test_what_isnt_said_isnt_zero(stage: Stage) -> None:
+async def test_u102_what_isnt_said_isnt_zero(stage: Stage) -> None:
     """No child is made for it."""
     stage.take(request(ended_at=11.0, tokens=Tokens(computed=5)))
     read = await stage.read()

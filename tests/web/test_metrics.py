@@ -144,7 +144,7 @@ def agree(read: Figures, records: list[RequestRecord]) -> None:
     assert swaps >= len(MODELS)
 
 
-async def test_scraping_touches_no_model(tmp_path: Path) -> None:
+async def test_a11_scraping_touches_no_model(tmp_path: Path) -> None:
     """None is loaded for it, and none is used by it."""
     async with housed(tmp_path) as house:
         read = await house.scrape()
