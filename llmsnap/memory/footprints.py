@@ -36,7 +36,9 @@ _KEEP: Final = (
     "model = excluded.model, bytes = excluded.bytes, why = excluded.why, learned = excluded.learned"
 )
 _FIND: Final = "SELECT bytes, why FROM footprints WHERE identity = ?"
+_TOUCH: Final = "UPDATE footprints SET learned = datetime('now') WHERE identity = ?"
 _PRUNE: Final = "DELETE FROM footprints WHERE learned < datetime('now', '-1 year')"
+"""Of models that nobody has configured for so long."""
 
 _NOTICEABLE: Final = 16 * 1024**2
 _FINE: Final = 64
@@ -248,6 +250,7 @@ class Footprints:
             logger.warning("what was learned of memory isn't known: %s", error)
             rows = []
         for text, why in rows:
+            self._store.write(_TOUCH, (identity,))
             try:
                 return json.decode(text, type=dict[str, int]), str(why)
             except DecodeError as error:

@@ -125,8 +125,8 @@ async def test_listeners_dont_hold_up_the_end(tmp_path: Path) -> None:
     assert "shutting down" in "".join(data["data"] for data in listener.of("logData"))
 
 
-async def test_listening_and_looking_wake_no_model(tmp_path: Path) -> None:
-    """Rows of users' complaints: what watches must not swap, nor count as use."""
+async def test_a12_listening_and_looking_wake_no_model(tmp_path: Path) -> None:
+    """Nor do they count as use: the model is stopped when its time has come."""
     fake = FakeModels(tmp_path).add("a", more="ttl: 1")
     async with running_proxy(fake.yaml, tmp_path) as proxy, listening(proxy) as listener:
         await proxy.post("/v1/completions", {"model": "a", "prompt": "x"})

@@ -224,6 +224,29 @@ async def test_an_estimate_that_was_too_small_is_learned_to_be_more(tmp_path: Pa
         assert figure_of(footprints)[0] is Source.LEARNED
 
 
+async def test_what_nobody_asks_for_in_a_year_is_dropped(tmp_path: Path) -> None:
+    """What is asked for at each start stays, however long ago it was learned."""
+    async with opened(tmp_path) as store:
+        footprints = Footprints({"a": subject(tmp_path), "b": subject(tmp_path, "b")}, store)
+        await footprints.refresh()
+        footprints.saw("a", {"host": GIB})
+        footprints.saw("b", {"host": GIB})
+
+    def age(days: int) -> None:
+        with closing(sqlite3.connect(tmp_path / "llmsnap.db")) as other, other:
+            other.execute(
+                "UPDATE footprints SET learned = datetime(learned, ?)", (f"-{days} days",)
+            )
+
+    age(300)
+    async with opened(tmp_path) as store:
+        await Footprints({"a": subject(tmp_path)}, store).refresh()
+    age(100)
+    async with opened(tmp_path) as store:
+        footprints = Footprints({"a": subject(tmp_path), "b": subject(tmp_path, "b")}, store)
+        assert await footprints.refresh() == ["a"]
+
+
 async def test_rows_that_make_no_sense_are_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
