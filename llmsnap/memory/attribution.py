@@ -52,17 +52,21 @@ class Attribution:
         self._differences: dict[str, Differences] = {}
         self._others: Bytes = {}
 
-    def of(self, look: Look, where: Whereabouts) -> Attributed:
-        """Return who holds what.
+    def of(
+        self, look: Look, where: Whereabouts, needs: Mapping[str, Mapping[str, int]] | None = None
+    ) -> Attributed:
+        """Return who holds what; `needs` are bytes a device that models are thought to need.
 
         A GPU that is missing, or of which there is only old news, is left as it was.
         """
+        needs = needs or {}
         held = {model: _in_ram(tree.usage) for model, tree in look.trees.items()}
         for device, reading in look.devices.items():
             if device in look.stale or device == SWAP:
                 continue
             if device != HOST:
-                self._difference_on(device).take(reading.used_bytes, where)
+                thought = {model: need.get(device, 0) for model, need in needs.items()}
+                self._difference_on(device).take(reading.used_bytes, where, thought)
             if device == HOST:
                 ours = [tree for model, tree in look.trees.items() if model in where.on_devices]
                 used_by_us = sum(_taken(tree.usage) for tree in ours)
@@ -79,8 +83,10 @@ class Attribution:
 
     def _unclear(self, look: Look, where: Whereabouts) -> frozenset[str]:
         silent = [device for device, seen in look.devices.items() if _is_silent(seen)]
-        known = [self._difference_on(device).taken.keys() for device in silent]
-        return frozenset(model for model in where.up if any(model not in one for one in known))
+        differences = [self._difference_on(device) for device in silent]
+        return frozenset(
+            model for model in where.up if not all(d.measured(model) for d in differences)
+        )
 
     def _by_process(
         self,
@@ -112,38 +118,42 @@ class Attribution:
 class Differences:
     """What models took of one GPU whose driver doesn't tell: how much more was used when they came.
 
-    Of two that moved at the same time nobody can say who took what: such a model counts as if it
-    held nothing, and what it holds as other programs'.
+    Of two that moved at the same time nobody can say who took what; each is thought to hold what it
+    needs then.
     """
 
     def __init__(self) -> None:
         self.taken: Bytes = {}
         """By model; those that are on their way in aren't here yet."""
         self._before: Bytes = {}
+        """What was used when those came that are on their way in."""
         self._quiet: int | None = None
-        """What was used last when nobody moved; it is good as long as nobody else has moved."""
-        self._disturbed: set[str] = set()
+        """What was used last, if nobody moved then: nobody who comes now has taken any of it."""
+        self._guessed: set[str] = set()
+        """Those who moved beside others, and of whom it isn't known what they took."""
 
-    def take(self, used_bytes: int, where: Whereabouts) -> None:
-        """Take in how much is used now."""
+    def measured(self, model: str) -> bool:
+        """Whether it was seen what `model` took."""
+        return model in self.taken and model not in self._guessed
+
+    def take(self, used_bytes: int, where: Whereabouts, thought: Mapping[str, int]) -> None:
+        """Take in how much is used now; `thought` is what models are thought to need of it."""
         for gone in self.taken.keys() - where.on_devices:
             del self.taken[gone]
-        came = where.up - self.taken.keys()
-        if self._quiet is not None and len(came | where.moving) == 1:
-            for model in came - self._before.keys():  # it came between two looks
-                self._before[model] = self._quiet
-        for model in came & self._before.keys():
-            before = self._before.pop(model)
-            if model not in self._disturbed:
-                self.taken[model] = max(0, used_bytes - before)
-        for gone in self._before.keys() - where.coming:
-            del self._before[gone]
-        for model in where.coming - self._before.keys():
+        arrived = where.up - self.taken.keys()
+        fresh = (arrived | where.coming) - self._before.keys()
+        if len(arrived | where.moving) > 1 or (fresh and self._quiet is None):
+            self._guessed |= arrived | where.coming
+        for model in fresh:
             # When it is seen, it may have taken something already.
             self._before[model] = used_bytes if self._quiet is None else self._quiet
-        if len(where.moving) > 1:
-            self._disturbed |= where.coming
-        self._disturbed &= where.on_devices
+        for model in arrived:
+            grown = max(0, used_bytes - self._before[model])
+            is_guess = model in self._guessed
+            self.taken[model] = min(thought.get(model, 0), used_bytes) if is_guess else grown
+        for model in self._before.keys() - where.coming:
+            del self._before[model]
+        self._guessed &= where.on_devices
         self._quiet = None if where.moving else used_bytes
 
 

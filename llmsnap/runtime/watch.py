@@ -43,8 +43,21 @@ class Looks(Protocol):
     async def look(self, roots: Mapping[str, int]) -> Look: ...
 
 
+class Figure(Protocol):
+    """What a model is thought to need."""
+
+    @property
+    def bytes(self) -> Mapping[str, int]:
+        """A device; none: not known."""
+        ...
+
+
 class Learns(Protocol):
     """Who remembers what models need."""
+
+    def figure(self, model: str) -> Figure:
+        """Return the best figure there is."""
+        ...
 
     def saw(self, model: str, held: Mapping[str, int]) -> Mapping[str, int] | None:
         """Take in what an awake model holds a device; return its need if that is another now."""
@@ -145,7 +158,7 @@ class Watch:
             # Before it looks: who comes meanwhile has hardly taken anything yet.
             where = self._whereabouts()
             look = await self._machine.look(self._roots())
-            attributed = self._attribution.of(look, where)
+            attributed = self._attribution.of(look, where, self._thought())
             self.picture = Picture(look=look, attributed=attributed, where=where)
             self._note_faults(look)
             self._remember(look, attributed, where)
@@ -164,6 +177,10 @@ class Watch:
             coming=frozenset(view.model for view in views if view.state in COMING),
             leaving=frozenset(view.model for view in views if view.state in LEAVING),
         )
+
+    def _thought(self) -> dict[str, Mapping[str, int]]:
+        """Return what models are thought to need, by the best figure there is."""
+        return {view.model: self._learns.figure(view.model).bytes for view in self._fleet.views()}
 
     def _remember(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
         for model in where.up | where.coming:

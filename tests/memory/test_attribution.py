@@ -100,12 +100,15 @@ def test_while_something_moves_others_are_left_as_they_were() -> None:
 
 
 def test_of_two_that_came_at_once_it_is_not_known_who_took_what() -> None:
-    """Neither is learned from, and what they hold counts as others'."""
+    """Neither is learned from; each is thought to hold what it needs, the rest is others'."""
     attribution = Attribution()
-    attribution.of(look(reading("gpu0", 1)), where(coming="a b"))
-    found = attribution.of(look(reading("gpu0", 9), a=tree(10), b=tree(20)), where(up="a b"))
+    needs = {"a": {"gpu0": 5 * GIB}, "b": {"gpu0": 2 * GIB}}
+    attribution.of(look(reading("gpu0", 1)), where(coming="a b"), needs)
+    seen = look(reading("gpu0", 9), a=tree(10), b=tree(20))
+    found = attribution.of(seen, where(up="a b"), needs)
     assert found.unclear == {"a", "b"}
-    assert in_gib(found.others) == {"gpu0": 9}
+    assert held(found, "a") == {"gpu0": 5}
+    assert in_gib(found.others) == {"gpu0": 2}
 
 
 def test_what_is_known_of_a_difference_ends_with_the_sleep() -> None:

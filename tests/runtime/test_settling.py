@@ -106,6 +106,7 @@ async def test_u19_after_the_settle_time_the_rest_counts_as_others(
 
 async def test_without_bytes_by_process_what_is_used_must_fall(rig: Rig) -> None:
     """By most of what the model took when it came."""
+    await rig.shows(card(1, None))
     await rig.shows(card(1, None), a=State.STARTING)
     await rig.shows(card(9, None), a=State.READY)
     rig.becomes("a", State.SLEEPING)
@@ -119,6 +120,7 @@ async def test_without_bytes_by_process_what_is_used_must_fall(rig: Rig) -> None
 async def test_who_comes_meanwhile_may_use_what_it_needs(rig: Rig) -> None:
     """b is known to need 6 GiB, so that 7 that are used are its own and those of others."""
     rig.needs["b"] = {"gpu0": 6 * GIB}
+    await rig.shows(card(1, None))
     await rig.shows(card(1, None), a=State.STARTING)
     await rig.shows(card(9, None), a=State.READY)
     rig.becomes("a", State.STOPPING)

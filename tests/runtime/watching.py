@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from llmsnap.config.schema import MemoryConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, ModelView
+from llmsnap.memory.footprints import Figure, Source
 from llmsnap.memory.machine import Look
 from llmsnap.runtime.watch import Watch
 
@@ -16,6 +17,10 @@ class Learned:
 
     def __init__(self) -> None:
         self.seen: dict[str, Mapping[str, int]] = {}
+
+    def figure(self, model: str) -> Figure:
+        """Return what was seen."""
+        return Figure(source=Source.LEARNED, bytes=self.seen.get(model, {}))
 
     def saw(self, model: str, held: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return what is new."""
