@@ -32,6 +32,11 @@ class Whereabouts:
         """Those that take memory now, or give it back."""
         return self.coming | self.leaving
 
+    def without(self, dead: frozenset[str]) -> Whereabouts:
+        """Return the same, with models whose processes are dead on their way out."""
+        leaving = self.leaving | (self.on_devices & dead)
+        return Whereabouts(up=self.up - dead, coming=self.coming - dead, leaving=leaving)
+
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
@@ -41,6 +46,8 @@ class Attributed:
     """Bytes a device, by model; `swap` is one of the devices here."""
     others: Mapping[str, int] = field(default_factory=dict)
     """Bytes a device that aren't held by models which are up, or on their way."""
+    unlisted: Mapping[str, int] = field(default_factory=dict)
+    """Bytes a GPU that were used, but by no process that is listed, when nobody moved last."""
     unclear: frozenset[str] = frozenset()
     """Models that are up, of which it isn't known what they hold of some GPU."""
 
@@ -51,6 +58,7 @@ class Attribution:
     def __init__(self) -> None:
         self._differences: dict[str, Differences] = {}
         self._others: Bytes = {}
+        self._unlisted: Bytes = {}
 
     def of(
         self, look: Look, where: Whereabouts, needs: Mapping[str, Mapping[str, int]] | None = None
@@ -60,6 +68,8 @@ class Attribution:
         A GPU that is missing, or of which there is only old news, is left as it was.
         """
         needs = needs or {}
+        # Nobody may have said so yet.
+        where = where.without(frozenset(m for m, tree in look.trees.items() if not tree.pids))
         held = {model: _in_ram(tree.usage) for model, tree in look.trees.items()}
         for device, reading in look.devices.items():
             if device in look.stale or device == SWAP:
@@ -78,6 +88,7 @@ class Attribution:
         return Attributed(
             held={model: _without_zeros(bytes_) for model, bytes_ in held.items()},
             others=dict(self._others),
+            unlisted=dict(self._unlisted),
             unclear=self._unclear(look, where),
         )
 
@@ -99,7 +110,17 @@ class Attribution:
         for model, tree in trees.items():
             held[model][device] = sum(listed.get(pid, 0) for pid in tree.pids)
         used_by_us = sum(held[model][device] for model in held if model in where.on_devices)
-        self._others[device] = max(0, reading.used_bytes - used_by_us)
+        unlisted = unlisted_bytes(reading)
+        if not where.leaving or device not in self._unlisted:
+            self._unlisted[device] = unlisted
+        # While models leave, what isn't listed may be theirs: somebody waits for it to come back.
+        usual = min(unlisted, self._unlisted[device])
+        self._others[device] = max(0, sum(listed.values()) - used_by_us + usual)
+
+    def lose(self, lost: Mapping[str, int]) -> None:
+        """Give up what models that left haven't given back, in bytes a device."""
+        for device in lost.keys() & self._unlisted.keys():
+            self._unlisted[device] += lost[device]
 
     def _by_difference(
         self, reading: Reading, held: Mapping[str, Bytes], where: Whereabouts
@@ -155,6 +176,11 @@ class Differences:
             del self._before[model]
         self._guessed &= where.on_devices
         self._quiet = None if where.moving else used_bytes
+
+
+def unlisted_bytes(reading: Reading) -> int:
+    """Return what is used of a GPU, but by no process that is listed: late memory is there."""
+    return reading.used_bytes - sum((reading.processes or {}).values())
 
 
 def need_of(held: Mapping[str, int], usage: Usage) -> Bytes:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from llmsnap.config.memory import HOST
 from llmsnap.config.quantities import size_text
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import Event, ModelChanged
+from llmsnap.memory.attribution import unlisted_bytes
 from llmsnap.memory.device import Reading
 from llmsnap.memory.machine import Look, Tree
 from llmsnap.runtime.tasks import Background
-from llmsnap.runtime.watch import Watch
+from llmsnap.runtime.watch import Picture, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ _MAY_STAY_IN_RAM: Final = 0.1
 _NOISE_BYTES: Final = 64 * 1024**2
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Departure:
     """One model that has left, and what must come back from it."""
 
@@ -36,8 +37,6 @@ class Departure:
     """Bytes a device, when it was last seen there."""
     then: Look
     """What was seen of everything then."""
-    arrivals: set[str] = field(default_factory=set)
-    """Models that have come since, or are on their way."""
 
 
 class Fleet(Protocol):
@@ -71,6 +70,8 @@ class Settling:
         self._deliver = deliver
         self._timeout_s = timeout_s
         self._clock = clock
+        self._left: set[str] = set()
+        """Models whose memory is on its way back."""
 
     def report(self, news: Event) -> None:
         """Pass `news` on, at once or when its time has come."""
@@ -87,7 +88,7 @@ class Settling:
         present = self._watch.present(news.model)
         if self._fleet.closing or present is None:
             return None
-        if news.trigger is Trigger.SLEPT and not present.was_up:
+        if news.trigger is Trigger.SLEPT and self._watch.is_coming(news.model):
             return None  # a wake that was refused: it is asleep as before
         held = {d: size for d, size in present.held.items() if d in self._watch.capacity}
         gpus = {device: size for device, size in held.items() if device != HOST}
@@ -97,20 +98,21 @@ class Settling:
         return Departure(news.model, awaited, present.look) if awaited else None
 
     async def _settle(self, news: ModelChanged, departure: Departure) -> None:
+        self._left.add(departure.model)
         try:
             await self._await_memory(departure)
         finally:
+            self._left.discard(departure.model)
             self._deliver(news)
 
     async def _await_memory(self, departure: Departure) -> None:
-        begun = self._clock()
+        deadline = self._clock() + self._timeout_s
         while True:
             picture = await self._watch.look()
-            departure.arrivals |= picture.where.coming
-            needs = self._watch.needs(departure.arrivals - {departure.model})
-            missing = _missing(departure, picture.look, needs)
-            is_late = self._clock() - begun >= self._timeout_s
-            if not missing or is_late or self._fleet.closing:
+            missing = _missing(departure, picture, self._left)
+            if _is_hidden(departure, picture):
+                deadline = self._clock() + self._timeout_s
+            if not missing or self._clock() >= deadline or self._fleet.closing:
                 break
             await asyncio.sleep(_POLL_S)
         for device, size in missing.items():
@@ -122,23 +124,32 @@ class Settling:
                 device,
                 self._timeout_s,
             )
-        await self._watch.look(left=[departure.model])
+        await self._watch.look(left=[departure.model], lost=missing)
 
 
-Needs = list[Mapping[str, int] | None]
+def _missing(departure: Departure, now: Picture, left: Collection[str]) -> dict[str, int]:
+    """Return the bytes a device that haven't come back; what can't be seen now isn't missed.
 
-
-def _missing(departure: Departure, now: Look, arrived: Needs) -> dict[str, int]:
-    """Return the bytes a device that haven't come back; what can't be seen now isn't missed."""
+    `left` are all models whose memory is on its way back.
+    """
     missing = {}
     for device, held in departure.held.items():
         if device == HOST:
-            stays, may_stay = _in_ram(departure.model, now), held * _MAY_STAY_IN_RAM
+            stays, may_stay = _in_ram(departure.model, now.look), held * _MAY_STAY_IN_RAM
         else:
-            stays, may_stay = _on_gpu(device, departure, now, arrived), held * _MAY_STAY
+            stays, may_stay = _on_gpu(device, departure, now, left), held * _MAY_STAY
         if stays > max(may_stay, _NOISE_BYTES):
             missing[device] = stays
     return missing
+
+
+def _is_hidden(departure: Departure, now: Picture) -> bool:
+    """Whether somebody is on the way in, so that it can't be told what has come back.
+
+    That is so where a driver doesn't tell bytes by process: one takes while the other gives.
+    """
+    readings = (now.look.devices.get(device) for device in departure.held if device != HOST)
+    return bool(now.where.coming) and any(one and one.processes is None for one in readings)
 
 
 def _in_ram(model: str, now: Look) -> int:
@@ -146,21 +157,18 @@ def _in_ram(model: str, now: Look) -> int:
     return now.trees.get(model, Tree()).usage.rss_bytes
 
 
-def _on_gpu(device: str, departure: Departure, now: Look, arrived: Needs) -> int:
-    reading, before = now.devices.get(device), departure.then.devices.get(device)
-    if reading is None or before is None or device in now.stale:
+def _on_gpu(device: str, departure: Departure, now: Picture, left: Collection[str]) -> int:
+    look, attributed = now.look, now.attributed
+    reading = look.devices.get(device)
+    if reading is None or device in look.stale:
         return 0
-    if reading.processes is not None and before.processes is not None:
-        return _unlisted(reading) - _unlisted(before) + _still_listed(departure, reading, now)
-    if None in arrived:
-        return 0  # nobody can say what of it is theirs
-    theirs = sum(need.get(device, 0) for need in arrived if need)
-    return reading.used_bytes - (before.used_bytes - departure.held[device] + theirs)
-
-
-def _unlisted(reading: Reading) -> int:
-    """What is used of a GPU, but by no process that the driver lists: late memory is there."""
-    return reading.used_bytes - sum((reading.processes or {}).values())
+    if reading.processes is None:
+        there = (now.where.up | now.where.leaving) - set(left)
+        ours = sum(attributed.held.get(model, {}).get(device, 0) for model in there)
+        return reading.used_bytes - attributed.others.get(device, 0) - ours
+    unlisted = unlisted_bytes(reading)
+    usual = attributed.unlisted.get(device, unlisted)
+    return unlisted - usual + _still_listed(departure, reading, look)
 
 
 def _still_listed(departure: Departure, reading: Reading, now: Look) -> int:

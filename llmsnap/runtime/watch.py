@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from llmsnap.config.memory import HOST
 from llmsnap.config.schema import MemoryConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, ForeignChanged, ModelView, NeedChanged
@@ -81,8 +82,6 @@ class Presence:
     """Bytes a device."""
     look: Look
     """What was seen then of everything."""
-    was_up: bool
-    """Whether it was up; else it was on its way in."""
 
 
 class Watch:
@@ -140,21 +139,24 @@ class Watch:
         """Return how `model` was last seen on its devices; None: it wasn't, or it has left."""
         return self._present.get(model)
 
-    def needs(self, models: Iterable[str]) -> list[Mapping[str, int] | None]:
-        """Return what the scheduler knows of the needs of `models`, in bytes a device."""
-        needs = {view.model: view.need for view in self._fleet.views()}
-        return [needs[model] for model in models]
+    def is_coming(self, model: str) -> bool:
+        """Whether `model` is on its way in."""
+        return any(v.state in COMING for v in self._fleet.views() if v.model == model)
 
-    async def look(self, *, left: Iterable[str] = ()) -> Picture:
+    async def look(
+        self, *, left: Iterable[str] = (), lost: Mapping[str, int] | None = None
+    ) -> Picture:
         """Look once, tell the scheduler what is new, and return what was seen.
 
         `left` are models that have left their devices, whatever the scheduler knows so far: what
-        they still hold is counted as other programs' from now on.
+        they still hold is counted as other programs' from now on, as are the bytes a device that
+        are `lost`.
         """
         async with self._turn:
             for model in left:
                 self._left.add(model)
                 self._present.pop(model, None)
+            self._attribution.lose(lost or {})
             # Before it looks: who comes meanwhile has hardly taken anything yet.
             where = self._whereabouts()
             look = await self._machine.look(self._roots())
@@ -162,7 +164,7 @@ class Watch:
             self.picture = Picture(look=look, attributed=attributed, where=where)
             self._note_faults(look)
             self._remember(look, attributed, where)
-            self._tell_foreign(look, attributed, where)
+            self._tell_foreign(look, attributed)
             self._tell_needs(look, attributed, where)
             return self.picture
 
@@ -183,18 +185,23 @@ class Watch:
         return {view.model: self._learns.figure(view.model).bytes for view in self._fleet.views()}
 
     def _remember(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
-        for model in where.up | where.coming:
-            if held := attributed.held.get(model):
-                self._present[model] = Presence(held, look, model in where.up)
+        """Note what there is to come back.
 
-    def _tell_foreign(self, look: Look, attributed: Attributed, where: Whereabouts) -> None:
-        """Tell what others take of the capacities.
-
-        What a model on its way out has given back, and the device doesn't show as free yet, isn't
-        others' use: somebody waits for it to come back, or gives it up.
+        Of a model that may still be taking memory, and where it can't be seen, that is what it is
+        thought to need.
         """
-        leaving = (where.leaving | self._whereabouts().leaving) & self._present.keys()
-        unsettled = {device for model in leaving for device in self._present[model].held}
+        blind = self.capacity.keys() - (look.devices.keys() - look.stale)
+        for model in where.up | where.coming:
+            held = dict(attributed.held.get(model, {}))
+            devices = self.capacity.keys() if model in where.coming else blind
+            thought = self._learns.figure(model).bytes
+            for device in devices & thought.keys() - {HOST}:
+                held[device] = max(held.get(device, 0), thought[device])
+            if held:
+                self._present[model] = Presence(held, look)
+
+    def _tell_foreign(self, look: Look, attributed: Attributed) -> None:
+        """Tell what others take of the capacities."""
         for device, capacity in self.capacity.items():
             reading = look.devices.get(device)
             if reading is None or device in look.stale or device not in attributed.others:
@@ -202,8 +209,6 @@ class Watch:
             outside = outside_bytes(self._config, reading, capacity)
             used = max(0, attributed.others[device] - outside)
             before = self.foreign[device]
-            if used > before and device in unsettled:
-                continue
             if abs(used - before) >= _NOISE_BYTES or (before and not used):
                 self.foreign[device] = used
                 self._fleet.post(ForeignChanged(device, used))

@@ -117,9 +117,9 @@ async def test_without_bytes_by_process_what_is_used_must_fall(rig: Rig) -> None
     await eventually(lambda: SLEPT in rig.posted)
 
 
-async def test_who_comes_meanwhile_may_use_what_it_needs(rig: Rig) -> None:
-    """b is known to need 6 GiB, so that 7 that are used are its own and those of others."""
-    rig.needs["b"] = {"gpu0": 6 * GIB}
+async def test_who_comes_meanwhile_hides_what_comes_back() -> None:
+    """b takes while a gives: only when b is up it can be told, and no time runs out till then."""
+    rig = Rig(timeout_s=0.2, gpu0=23.5)
     await rig.shows(card(1, None))
     await rig.shows(card(1, None), a=State.STARTING)
     await rig.shows(card(9, None), a=State.READY)
@@ -127,6 +127,26 @@ async def test_who_comes_meanwhile_may_use_what_it_needs(rig: Rig) -> None:
     rig.becomes("b", State.STARTING)
     rig.shown = card(7, None, pids=())
     rig.settling.report(EXITED)
+    await asyncio.sleep(0.3)
+    assert EXITED not in rig.posted
+    rig.learned.seen["b"] = {"gpu0": 6 * GIB}
+    rig.becomes("b", State.READY)
+    await eventually(lambda: EXITED in rig.posted)
+    assert not any(isinstance(e, ForeignChanged) and e.used_bytes > GIB for e in rig.posted)
+    await rig.background.aclose()
+
+
+async def test_what_came_while_nothing_could_be_read_is_awaited_too(rig: Rig) -> None:
+    """NVML is back just when the model leaves: what it is thought to need must come back."""
+    rig.learned.seen["a"] = {"gpu0": 8 * GIB}
+    await rig.shows(card(1, {}))
+    await rig.shows(look(a=tree(10, anonymous=0.25)), a=State.STARTING)
+    await rig.shows(look(a=tree(10, anonymous=0.25)), a=State.READY)
+    rig.becomes("a", State.STOPPING)
+    rig.settling.report(EXITED)
+    await rig.sees(card(9, {}, pids=()))
+    assert EXITED not in rig.posted
+    rig.shown = card(1, {}, pids=())
     await eventually(lambda: EXITED in rig.posted)
 
 

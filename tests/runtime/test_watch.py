@@ -63,7 +63,7 @@ async def test_memory_that_is_on_its_way_back_is_not_others_use() -> None:
     assert await stage.shows(card(0), a=State.STOPPED) == []
 
 
-async def test_what_a_sleeping_model_keeps_is_others_use() -> None:
+async def test_u75_what_a_sleeping_model_keeps_is_others_use() -> None:
     """Engines that sleep by themselves keep a context on the GPU."""
     stage = Stage({"gpu0": gib(23.5)})
     await stage.shows(card(8, _10=8), a=State.READY)

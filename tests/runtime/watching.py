@@ -41,7 +41,8 @@ class Stage:
         self.shown = Look()
         self.looks = 0
         self.closing = False
-        self.watch = Watch(self, self, Learned(), config or MemoryConfig(), capacity)
+        self.learned = Learned()
+        self.watch = Watch(self, self, self.learned, config or MemoryConfig(), capacity)
 
     async def look(self, roots: Mapping[str, int]) -> Look:
         """Show the machine as it is now."""

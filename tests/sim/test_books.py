@@ -109,7 +109,7 @@ async def known(running: ProxyProcess, *models: str) -> dict[str, dict[str, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sleep", [AWAKE_OR_STOPPED, ASLEEP], ids=["stopped", "asleep"])
-async def test_eight_models_on_two_cards(cards: World, tmp_path: Path, sleep: str) -> None:
+async def test_a4_eight_models_on_two_cards(cards: World, tmp_path: Path, sleep: str) -> None:
     """Nobody wrote what they need: all are served, by and by more of them beside each other."""
     rng = random.Random(7)
 
@@ -138,7 +138,7 @@ async def test_eight_models_on_two_cards(cards: World, tmp_path: Path, sleep: st
         assert sum(seen[name]["models"].values()) <= seen[name]["capacity_bytes"]
 
 
-async def test_another_program_takes_memory_in_the_middle(cards: World, tmp_path: Path) -> None:
+async def test_u73_another_program_takes_memory_in_the_middle(cards: World, tmp_path: Path) -> None:
     """It evicts nobody, keeps out who doesn't fit beside it, and is waited for."""
     models = {"a": (0, 8), "b": (0, 14)}
     config = configuration(models, AWAKE_OR_STOPPED)
