@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import DecodeError, Struct, json
 
 from llmsnap.telemetry.record import RequestRecord
-from llmsnap.telemetry.recorder import Batch
+from llmsnap.telemetry.recorder import MOST_RECORDS, Batch
 
 MOST_BYTES: Final = 4 * 1024**2
 """Of all prompts that are remembered."""
@@ -64,6 +64,8 @@ class Partings:
 
     def take(self, batch: Batch) -> None:
         """Look at each request whose prompt is here and whose answer tells of the cache."""
+        if len(batch.requests) >= MOST_RECORDS:
+            return  # nobody talks as fast, and to compare prompts takes longer than to pass them on
         for record in batch.requests:
             tokens, capture = record.tokens, record.capture
             if capture is None or tokens is None or tokens.prompt is None:

@@ -1,6 +1,6 @@
 """What the proxy costs: direct, through plain aiohttp relays, and through llmsnap, in one run.
 
-    python -m tests.benchmarks.overhead [--seconds 2] [--rounds 3] [--json]
+    python -m tests.benchmarks.overhead [--seconds 2] [--rounds 3] [--activity on] [--json]
 
 The upstream and the load generator are raw asyncio protocols that cost next to nothing; llmsnap
 runs as its users run it: the real command line, an API key, leases, and a line in the log for each
@@ -49,6 +49,7 @@ models:
   raw:
     cmd: {python} -m tests.benchmarks.raw_upstream --port ${{PORT}}
 """
+ACTIVITY = "activity: {{mode: {mode}}}\n"
 
 
 def body(text_bytes: int, *flags: str) -> bytes:
@@ -122,12 +123,12 @@ async def listening(port: int) -> None:
         await asyncio.sleep(0.001)
 
 
-async def measure(seconds: float, rounds: int) -> dict[str, Figures]:
+async def measure(seconds: float, rounds: int, activity: str) -> dict[str, Figures]:
     """Measure all ways, and return them by name."""
     ways = {name: Figures() for name in ("direct", *RELAYS, "llmsnap")}
     first = free_ports(len(ways))
     ports = {name: first + n for n, name in enumerate(ways)}
-    async with _started(ports, ways):
+    async with _started(ports, ways, ACTIVITY.format(mode=activity)):
         for _ in range(rounds):
             for name, figures in ways.items():
                 await _round(ports[name], figures, seconds)
@@ -137,12 +138,15 @@ async def measure(seconds: float, rounds: int) -> dict[str, Figures]:
 
 
 @asynccontextmanager
-async def _started(ports: dict[str, int], ways: dict[str, Figures]) -> AsyncIterator[None]:
+async def _started(
+    ports: dict[str, int], ways: dict[str, Figures], settings: str
+) -> AsyncIterator[None]:
     """Start proxy, upstream and relay; measure what there is to measure of their start and size."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         place = Path(folder)
         config = place / "config.yaml"
-        config.write_text(CONFIG.format(key=KEY, port=ports["direct"], python=sys.executable))
+        models = CONFIG.format(key=KEY, port=ports["direct"], python=sys.executable)
+        config.write_text(models + settings)
         serve = ["llmsnap", "--config", str(config), "--state-dir", str(place / "state")]
         listen = ["--listen", f"127.0.0.1:{ports['llmsnap']}"]
         began = time.perf_counter()
@@ -217,12 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of load at a time")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--activity", choices=("on", "off"), default="on", help="rows of requests")
     parser.add_argument("--json", action="store_true", help="machine-readable")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
     compile_package()
-    ways = uvloop.run(measure(options.seconds, options.rounds))
+    ways = uvloop.run(measure(options.seconds, options.rounds, options.activity))
     if options.json:
         print(json.dumps({name: figures.summary() for name, figures in ways.items()}, indent=2))
     else:
