@@ -25,14 +25,14 @@ PARTS = {
     "writes to sockets (system calls)": ("llmsnap/web/outbox",),
     "uvloop: waiting for sockets, reading them": ("asyncio/runners.py", "uvloop"),
     "the thread that writes the log": ("llmsnap/runtime/stdout",),
+    "log line": ("llmsnap/web/accesslog", "llmsnap/runtime/logs", "llmsnap/app.py", "secrets.py"),
     "the client's connection: reading requests": ("llmsnap/web/express", "llmsnap/web/head."),
     "gate, errors": ("llmsnap/web/gate", "llmsnap/web/envelope"),
     "finding the model, filters": ("llmsnap/web/select", "llmsnap/web/body", "llmsnap/web/filters"),
     "lease and scheduler": ("llmsnap/runtime", "llmsnap/core"),
     "upstream connection": ("llmsnap/web/upstream", "llmsnap/web/courier", "llmsnap/web/order"),
-    "what answers say of tokens, sums, records": ("llmsnap/telemetry",),
+    "telemetry: tokens, sums, rows": ("llmsnap/telemetry", "llmsnap/store", "sqlite"),
     "the thread that reads what memory holds": ("llmsnap/memory", "pathlib"),
-    "log line": ("llmsnap/web/accesslog", "logging"),
     "the request's and the answer's way through our web layer": ("llmsnap/web",),
 }
 
