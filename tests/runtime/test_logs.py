@@ -22,6 +22,7 @@ from llmsnap.runtime.logs import (
     Subscription,
     last_lines,
     level_named,
+    proxy_lines,
 )
 from tests.helpers.waiting import eventually
 
@@ -200,6 +201,14 @@ def test_proxy_lines_carry_level_and_time(logger: logging.Logger) -> None:
     line = logs.proxy.history().splitlines()[-1].decode()
     assert line.endswith("M [INFO] timed")
     assert ":" in line
+
+
+def test_several_lines_of_one_moment_each_have_their_beginning() -> None:
+    """As if they had been written one by one."""
+    assert proxy_lines("a\nb", "INFO", "") == b"[INFO] a\n[INFO] b\n"
+    first, second = proxy_lines("a\nb", "INFO", "kitchen").decode().splitlines()
+    assert first.endswith("M [INFO] a")
+    assert second == first[:-1] + "b"
 
 
 async def test_lines_from_other_threads_reach_followers(logger: logging.Logger) -> None:

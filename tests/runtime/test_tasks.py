@@ -24,6 +24,20 @@ async def test_tasks_are_kept_until_done_and_cancelled_together() -> None:
     assert len(background) == 0
 
 
+async def test_to_settle_is_to_wait_but_not_for_ever() -> None:
+    """What ends in time is waited for; what doesn't isn't cancelled."""
+    background, may_end = Background(), asyncio.Event()
+    await background.settle(60)
+    ending = background.spawn(may_end.wait(), name="ends")
+    asyncio.get_running_loop().call_soon(may_end.set)
+    await background.settle(60)
+    assert ending.done()
+    lasting = background.spawn(forever(), name="lasts")
+    await background.settle(0.01)
+    assert not lasting.done()
+    await background.aclose()
+
+
 async def test_closing_waits_for_what_a_dying_task_spawns() -> None:
     """A task that spawns another in its `finally` leaves nothing behind either."""
     background = Background()

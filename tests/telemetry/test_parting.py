@@ -10,7 +10,7 @@ from msgspec import json
 from llmsnap.telemetry.captures import Capture
 from llmsnap.telemetry.parting import Partings, parting
 from llmsnap.telemetry.record import RequestRecord
-from llmsnap.telemetry.recorder import Batch
+from llmsnap.telemetry.recorder import MOST_RECORDS, Batch
 from llmsnap.telemetry.tokens import Tokens
 
 CHAT = "/v1/chat/completions"
@@ -111,6 +111,14 @@ def test_only_within_a_client_and_a_model() -> None:
     first, second = chat("hi", system="1"), chat("hi", system="2")
     assert found(asked(first, 0, client="::2"), asked(second, 0)) == ""
     assert found(asked(first, 0, model="b"), asked(second, 0)) == ""
+
+
+def test_nothing_is_compared_in_a_flood() -> None:
+    """Requests that fill whole batches are no conversation, and it would hold them all up."""
+    flood = [asked(chat("hi", system=f"it is {n}"), 0) for n in range(MOST_RECORDS)]
+
+    assert found(*flood) == ""
+    assert found(*flood[:2]) != ""
 
 
 def test_what_is_remembered_is_bounded() -> None:
