@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from llmsnap.core.messages import NO_WAIT, Phases
+from llmsnap.telemetry.record import phases_spent
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -202,9 +203,8 @@ def timings(phases: Phases, prefill_s: float, paused_s: float = 0.0) -> bytes:
 
 
 def _metrics(phases: Phases) -> Iterable[bytes]:
-    for name in ("queue", "drain", "evict", "wake", "start"):
-        if seconds := getattr(phases, f"{name}_s"):
-            yield b"%b;dur=%.1f" % (name.encode(), seconds * 1e3)
+    for name, seconds in phases_spent(phases).items():
+        yield b"%b;dur=%.1f" % (name.encode(), seconds * 1e3)
 
 
 class Dates:
