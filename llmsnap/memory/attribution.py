@@ -110,6 +110,7 @@ class Attribution:
         for model, tree in trees.items():
             held[model][device] = sum(listed.get(pid, 0) for pid in tree.pids)
         used_by_us = sum(held[model][device] for model in held if model in where.on_devices)
+        self._difference_on(device).know({m: held[m][device] for m in held if m in where.up})
         unlisted = unlisted_bytes(reading)
         if not where.leaving or device not in self._unlisted:
             self._unlisted[device] = unlisted
@@ -156,6 +157,11 @@ class Differences:
     def measured(self, model: str) -> bool:
         """Whether it was seen what `model` took."""
         return model in self.taken and model not in self._guessed
+
+    def know(self, taken: Mapping[str, int]) -> None:
+        """Take in what models that are up hold, by the driver's own word."""
+        self.taken.update(taken)
+        self._guessed -= taken.keys()
 
     def take(self, used_bytes: int, where: Whereabouts, thought: Mapping[str, int]) -> None:
         """Take in how much is used now; `thought` is what models are thought to need of it."""

@@ -83,6 +83,17 @@ def test_a_driver_that_listed_nobody_may_be_silent_of_those_who_come() -> None:
     assert held(found, "a") == {"gpu0": 3}
 
 
+def test_a_driver_that_falls_silent_has_told_before() -> None:
+    """What it said of a model stands, whatever the difference around its start was."""
+    attribution = Attribution()
+    attribution.of(look(reading("gpu0", 2, processes={})), where())
+    told = reading("gpu0", 9, processes={10: 3, 99: 4})
+    attribution.of(look(told, a=tree(10)), where(up="a"))
+    found = attribution.of(look(reading("gpu0", 9), a=tree(10)), where(up="a"))
+    assert held(found, "a") == {"gpu0": 3}
+    assert found.unclear == frozenset()
+
+
 def test_two_that_came_between_two_looks_are_not_told_apart() -> None:
     """Nor is one beside another that moves."""
     attribution = Attribution()
