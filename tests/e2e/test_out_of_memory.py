@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,51 @@ async def moves(proxy: ProxyProcess, query: str, count: int) -> list[dict[str, A
 
     await eventually(there)
     return found
+
+
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A cgroup of 150 MB and without swap, for one process."""
+    name = f"llmsnap-test-{os.getpid()}"
+    first, second = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    is_first = (first / "memory.limit_in_bytes").exists()
+    cgroup = (first if is_first else second) / name
+    limits = (
+        {"memory.limit_in_bytes": "150000000", "memory.swappiness": "0"}
+        if is_first
+        else {"memory.max": "150000000", "memory.swap.max": "0"}
+    )
+    try:
+        cgroup.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    try:
+        for file, limit in limits.items():
+            if not (cgroup / file).exists():
+                pytest.skip(f"{cgroup} doesn't limit memory")
+            (cgroup / file).write_text(limit)
+        yield cgroup
+    finally:
+        cgroup.rmdir()
+
+
+async def test_a_server_that_the_kernel_kills_for_memory_is_told_apart(
+    models: Mapping[str, Path], small_cgroup: Path, tmp_path: Path
+) -> None:
+    """By the kernel's own count: it says nothing itself, and is tried once more."""
+    argv = [*server_argv(models["a"]), "-c", "100000"]  # 390 MB of KV cache
+    command = shlex.join(argv).replace("'${PORT}'", "${PORT}")
+    script = f"echo $$ > {small_cgroup}/cgroup.procs; exec {command}"
+    fake = FakeModels(tmp_path, head="memory: {devices: {host: 3GiB}}")
+    fake.add_command("a", f"sh -c {shlex.quote(script)}")
+    async with running_proxy(fake.yaml, tmp_path, env=server_environment()) as proxy:
+        status, answer = await proxy.post("/v1/completions", {"model": "a", "prompt": "x"})
+        results = [move["result"] for move in await moves(proxy, "kind=start", 2)]
+
+    assert status == 503
+    assert "'a' ran out of memory" in answer["error"]["message"]
+    assert "killed by SIGKILL" in answer["error"]["message"]
+    assert results == ["failed", "failed"]
 
 
 def kept(folder: Path) -> dict[str, int]:
