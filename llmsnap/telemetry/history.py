@@ -112,6 +112,14 @@ class History:
             rows, total = await _page(ask, "requests", REQUEST_COLUMNS, query)
         return [request_row(row) for row in rows], total
 
+    async def told(self, query: Query) -> tuple[list[tuple[RequestRow, MoveRow | None]], int]:
+        """Return the same, each request with the way up that it waited for."""
+        async with self._store.snapshot() as ask:
+            rows, total = await _page(ask, "requests", REQUEST_COLUMNS, query)
+            requests = [request_row(row) for row in rows]
+            moves = await _moves_of(ask, requests)
+        return [(row, moves.get((row.model, row.swap_at))) for row in requests], total
+
     async def moves(self, query: Query) -> tuple[list[MoveRow], int]:
         """Return the moves on the page, and how many there are on all pages."""
         async with self._store.snapshot() as ask:
@@ -125,9 +133,8 @@ class History:
             if not rows:
                 return None
             row = request_row(rows[0])
-            sql = f"{_select('moves', MOVE_COLUMNS)} WHERE model = ? AND at = ?"
-            moves = [] if row.swap_at is None else await ask(sql, (row.model, row.swap_at))
-        return row, move_row(moves[0]) if moves else None
+            moves = await _moves_of(ask, [row])
+        return row, moves.get((row.model, row.swap_at))
 
     async def stats(self, models: Sequence[str] = ()) -> Stats:
         """Return sums and speeds, of `models` or of all."""
@@ -162,6 +169,19 @@ async def _page(
     part = [query.limit, (query.page - 1) * query.limit]
     rows = await ask(f"{_select(table, columns)}{where}{query.order()}", [*values, *part])
     return rows, total
+
+
+async def _moves_of(
+    ask: Ask, requests: Sequence[RequestRow]
+) -> dict[tuple[str, float | None], MoveRow]:
+    """Return the ways up that `requests` waited for, by model and beginning."""
+    wanted = {(row.model, row.swap_at) for row in requests if row.swap_at is not None}
+    if not wanted:
+        return {}
+    pairs = ", ".join(["(?, ?)"] * len(wanted))
+    sql = f"{_select('moves', MOVE_COLUMNS)} WHERE (model, at) IN (VALUES {pairs})"
+    rows = await ask(sql, [value for pair in wanted for value in pair])
+    return {(move.model, move.at): move for move in map(move_row, rows)}
 
 
 def _select(table: str, columns: tuple[str, ...]) -> str:

@@ -13,14 +13,16 @@ from aiohttp.abc import AbstractAccessLogger
 from llmsnap.web.head import Head, client_ip
 
 _UNLOGGED: Final = "/wol-health"
-_POLLED: Final = "/health"
+_POLLED: Final = ("/api/", "/ui/")
+"""What the page and those like it look at again and again."""
 
 
 class AccessLog(AbstractAccessLogger):
     """Writes the lines; `write` gets those of one turn of the loop together, without their ends.
 
     They don't go through `logging`, which would take as long over each as all else that we do for
-    a request. With `polls`, the health checks of monitors are written too.
+    a request. With `polls`, the looks of monitors and of the page are written too, and not only those
+    that fail.
     """
 
     def __init__(self, write: Callable[[list[str]], None], *, polls: bool = False) -> None:
@@ -36,7 +38,7 @@ class AccessLog(AbstractAccessLogger):
     def note(self, request: Head, status: int, size: int, took_s: float) -> None:
         """Write the line of a request that was answered with `size` bytes."""
         path = request.path
-        if path.startswith(_UNLOGGED) or (path == _POLLED and not self._polls):
+        if path.startswith(_UNLOGGED) or (not self._polls and is_poll(request, status)):
             return
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._hand_on)
@@ -50,6 +52,13 @@ class AccessLog(AbstractAccessLogger):
     def _hand_on(self) -> None:
         lines, self._lines = self._lines, []
         self._write(lines)
+
+
+def is_poll(request: Head, status: int) -> bool:
+    """Whether somebody only looks how things are, and has seen it."""
+    if request.method != "GET" or status >= 400:
+        return request.path == "/health"
+    return request.path.startswith(_POLLED) or request.path in ("/health", "/metrics")
 
 
 def _size(response: web.StreamResponse) -> int:

@@ -28,6 +28,8 @@ class Remembers(Protocol):
 
     async def requests(self, query: Query) -> tuple[list[RequestRow], int]: ...
 
+    async def told(self, query: Query) -> tuple[list[tuple[RequestRow, MoveRow | None]], int]: ...
+
     async def moves(self, query: Query) -> tuple[list[MoveRow], int]: ...
 
     async def request(self, id_: int) -> tuple[RequestRow, MoveRow | None] | None: ...
@@ -47,6 +49,7 @@ class ActivityRoutes:
         return [
             web.get("/api/metrics/activity", self.requests),
             web.get("/api/metrics/stats", self.stats),
+            web.get("/api/activity", self.told),
             web.get("/api/activity/{row}", self.request),
             web.get("/api/swaps", self.moves),
             web.get("/api/captures/{row}", self.capture),
@@ -68,15 +71,21 @@ class ActivityRoutes:
         found = await self._history.request(id_)
         if found is None:
             raise NotFound(f"no request {id_} is kept; GET /api/metrics/activity lists those")
-        row, swap = found
-        return json_answer(
-            {
-                **_fields(row),
-                "has_capture": row.id in self._captures,
-                "why": why(recalled(row, swap)),
-                "swap": swap and _fields(swap),
-            }
-        )
+        return json_answer(self._told(*found))
+
+    async def told(self, request: web.Request) -> web.Response:
+        """List requests as `request` shows one of them."""
+        query = read_query(request.query)
+        rows, total = await self._history.told(query)
+        return _page([self._told(*row) for row in rows], query, total)
+
+    def _told(self, row: RequestRow, swap: MoveRow | None) -> dict[str, Any]:
+        return {
+            **_fields(row),
+            "has_capture": row.id in self._captures,
+            "why": why(recalled(row, swap)),
+            "swap": swap and _fields(swap),
+        }
 
     async def capture(self, request: web.Request) -> web.Response:
         """Show a request and its answer as they were. Raises NotFound."""

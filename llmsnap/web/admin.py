@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -30,13 +29,6 @@ PEER_STATES: Final = {State.SLEEPING: "sleepPending", State.PAGING: "asleep"}
 
 _MAY_WAKE: Final = frozenset(
     {State.SLEEPING, State.ASLEEP, State.PAGING, State.WAKING, State.READY}
-)
-
-_INDEX: Final = Path(__file__).with_name("index.html")
-_ICON: Final = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
-    '<rect width="16" height="16" rx="3" fill="#234"/>'
-    '<path d="M4 5h8M4 8h8M4 11h4" stroke="#9fd" stroke-width="1.6"/></svg>'
 )
 
 
@@ -91,8 +83,6 @@ class Admin:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
         return [
-            web.get("/", self.index),
-            web.get("/favicon.ico", self.icon),
             web.get("/health", self.health),
             web.get("/wol-health", self.health),
             web.get("/api/version", self.version),
@@ -106,14 +96,6 @@ class Admin:
             web.post("/api/models/wake/{model:.+}", self.wake),
             *(DeviceRoutes(self._memory, self._clock).routes() if self._memory else ()),
         ]
-
-    async def index(self, _: web.Request) -> web.Response:
-        """Show a page that lists the models."""
-        return web.Response(text=_INDEX.read_text(), content_type="text/html")
-
-    async def icon(self, _: web.Request) -> web.Response:
-        """Give browsers something to put on the tab."""
-        return web.Response(text=_ICON, content_type="image/svg+xml")
 
     async def health(self, _: web.Request) -> web.Response:
         """Say that the proxy itself is up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,11 +59,11 @@ class EventRoutes:
         return [web.get("/api/events", self.stream)]
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Send events until the client leaves, or the proxy ends."""
+        """Send events until the client leaves, or the proxy ends; with `no-logs`, no logs."""
         response = web.StreamResponse(headers=_HEADERS)
         if request.method == "HEAD":
             return response
-        async with self._followed() as follower:
+        async with self._followed(() if "no-logs" in request.query else _SOURCES) as follower:
             await response.prepare(request)
             async for messages in follower:
                 await response.write(messages)
@@ -71,14 +71,14 @@ class EventRoutes:
         return response
 
     @asynccontextmanager
-    async def _followed(self) -> AsyncIterator[Follower]:
+    async def _followed(self, sources: Collection[str]) -> AsyncIterator[Follower]:
         """Yield a follower who has been told all that is the case now."""
         background = Background()
         follower = self._events.follow()
-        readers = {name: self._log(name).subscribe() for name in _SOURCES}
+        readers = {name: self._log(name).subscribe() for name in sources}
         try:
             # Nothing awaits between the subscriptions and this: no gap, and nothing twice.
-            for message in self._greeting():
+            for message in self._greeting(sources):
                 follower.put(message)
             for name, reader in readers.items():
                 background.spawn(_tell_log(name, reader, follower), name=f"events: {name} log")
@@ -90,8 +90,8 @@ class EventRoutes:
                 reader.close()
             await background.aclose()
 
-    def _greeting(self) -> Iterable[bytes]:
-        for name in _SOURCES:
+    def _greeting(self, sources: Iterable[str]) -> Iterable[bytes]:
+        for name in sources:
             yield frame("logData", _log_data(name, self._log(name).history()))
         yield frame("modelStatus", self._models())
         session_id = list(self._parts.config.ui.activity.session_id)

@@ -15,8 +15,8 @@ from llmsnap.errors import Forbidden, LlmsnapError, Unauthorized
 from llmsnap.web.envelope import Handler, error_response
 from llmsnap.web.head import Head
 
-OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico"})
-"""Paths that need no key."""
+OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico", "/ui", "/upstream"})
+"""Paths that need no key; nor do the files of the page, which asks for the key itself."""
 
 _ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/")
 
@@ -69,7 +69,7 @@ class Gate:
             self.check_host(request.headers.get("Host", ""))
         if request.headers.get("Sec-Fetch-Site", "") == "cross-site" and is_order(request.path):
             raise Forbidden("a page of another site may not give orders to this proxy")
-        if self._keys and request.path not in OPEN_PATHS and request.method != "OPTIONS":
+        if self._keys and not is_open(request.path) and request.method != "OPTIONS":
             self.check_key(request)
 
     def check_host(self, host: str) -> None:
@@ -139,6 +139,11 @@ def preflight(requested: str) -> web.Response:
             "Access-Control-Max-Age": "86400",
         },
     )
+
+
+def is_open(path: str) -> bool:
+    """Whether `path` needs no key."""
+    return path in OPEN_PATHS or path.startswith("/ui/")
 
 
 def is_order(path: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -11,7 +10,6 @@ from aiohttp import web
 from llmsnap.errors import BadRequest
 from llmsnap.runtime.logs import LogBuffer, Logs
 
-_PAGE: Final = Path(__file__).with_name("logs.html")
 _HEADERS: Final = {
     "Content-Type": "text/plain; charset=utf-8",
     "X-Content-Type-Options": "nosniff",
@@ -36,9 +34,9 @@ class LogRoutes:
         ]
 
     async def history(self, request: web.Request) -> web.Response:
-        """Show what the combined log keeps; browsers get a page that follows it."""
+        """Show what the combined log keeps; browsers are led to the page that follows it."""
         if "text/html" in request.headers.get("Accept", ""):
-            return web.Response(text=_PAGE.read_text(), content_type="text/html")
+            return web.Response(status=302, headers={"Location": "/ui/#logs"})
         return web.Response(body=self._logs.combined.history(), headers=_HEADERS)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:

@@ -19,6 +19,7 @@ from llmsnap.web.gate import Gate
 from llmsnap.web.inflight import InFlight, InFlightRoutes
 from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
+from llmsnap.web.page import PageRoutes
 from llmsnap.web.profiles import ProfileRoutes
 from llmsnap.web.standins import StandIns
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
@@ -91,6 +92,7 @@ def build_app(
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
     for route in (
+        *PageRoutes().routes(),
         *Admin(config, fleet, clock, memory).routes(),
         *ModelList(config, fleet.views, proxy.standins).routes(),
         *ProfileRoutes(proxy.standins).routes(),

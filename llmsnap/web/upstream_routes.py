@@ -66,7 +66,7 @@ class UpstreamRoutes:
 
     async def index(self, _: web.Request) -> web.Response:
         """Send browsers to the page that lists the models."""
-        return web.Response(status=302, headers={"Location": "/"})
+        return web.Response(status=302, headers={"Location": "/ui/#models"})
 
     async def upstream(self, request: web.Request) -> web.StreamResponse:
         """Forward to the model whose name is the longest one that the path begins with."""

@@ -147,6 +147,10 @@ class NoHistory:
         """None."""
         return [], 0
 
+    async def told(self, query: Query) -> tuple[list[tuple[RequestRow, MoveRow | None]], int]:
+        """None."""
+        return [], 0
+
     async def moves(self, query: Query) -> tuple[list[MoveRow], int]:
         """None."""
         return [], 0
