@@ -21,8 +21,7 @@ class AccessLog(AbstractAccessLogger):
     """Writes the lines; `write` gets those of one turn of the loop together, without their ends.
 
     They don't go through `logging`, which would take as long over each as all else that we do for
-    a request. With `polls`, the looks of monitors and of the page are written too, and not only those
-    that fail.
+    a request. With `polls`, looks of monitors and of the page are written, too, that don't fail.
     """
 
     def __init__(self, write: Callable[[list[str]], None], *, polls: bool = False) -> None:

@@ -92,9 +92,8 @@ def build_app(
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
     for route in (
-        *PageRoutes().routes(),
         *Admin(config, fleet, clock, memory).routes(),
-        *ModelList(config, fleet.views, proxy.standins).routes(),
+        *listing_routes(config, fleet, proxy),
         *ProfileRoutes(proxy.standins).routes(),
         *InFlightRoutes(proxy.inflight, clock).routes(),
         *LogRoutes(logs, config.names()).routes(),
@@ -111,6 +110,12 @@ def build_app(
         min(MOST_BODY_BYTES, config.max_body_bytes),
     )
     return app
+
+
+def listing_routes(config: Config, fleet: Fleet, proxy: Inference) -> list[web.RouteDef]:
+    """Return the routes that show what there is: to people, and to clients."""
+    models = ModelList(config, fleet.views, proxy.standins)
+    return [*PageRoutes().routes(), *models.routes()]
 
 
 def upstream_routes(config: Config, fleet: Fleet, proxy: Inference) -> list[web.RouteDef]:

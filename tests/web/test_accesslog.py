@@ -43,17 +43,24 @@ async def test_a_request_is_one_line_in_llama_swaps_words() -> None:
 )
 async def test_the_client_is_whom_a_proxy_in_front_names(headers: dict[str, str], ip: str) -> None:
     """Else the peer."""
-    (line,) = await logged("/api/version", headers=headers)
+    (line,) = await logged("/running", headers=headers)
 
     assert line.startswith(f"Request {ip} ")
 
 
-@pytest.mark.parametrize(("polls", "count"), [(False, 0), (True, 1)])
+@pytest.mark.parametrize(("polls", "count"), [(False, 0), (True, 3)])
 async def test_polls_stay_out_of_the_log(polls: bool, count: int) -> None:
-    """`/health` is for debugging, `/wol-health` for nobody."""
-    lines = await logged("/health", "/wol-health", polls=polls)
+    """`/health` and what the page looks at are for debugging, `/wol-health` for nobody."""
+    lines = await logged("/health", "/api/models", "/ui/", "/wol-health", polls=polls)
 
     assert len(lines) == count
+
+
+async def test_looks_that_fail_are_logged() -> None:
+    """They say that somebody asks for what there isn't."""
+    (line,) = await logged("/health", "/api/nothing")
+
+    assert line.startswith('Request 127.0.0.1 "GET /api/nothing HTTP/1.1" 404 ')
 
 
 async def test_what_isnt_http_is_a_line_too() -> None:

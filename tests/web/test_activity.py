@@ -191,6 +191,18 @@ async def test_a23_one_request_says_why_it_was_slow(client: Client) -> None:
     assert row["has_capture"] is True
 
 
+async def test_requests_are_listed_with_why_they_were_slow(client: Client) -> None:
+    """Each as it is shown alone, and the swap that it waited for with it."""
+    page = await got(client, "/api/activity")
+
+    assert [row["id"] for row in page["data"]] == [3, 2, 1]
+    assert (page["total"], page["total_pages"]) == (3, 1)
+    assert page["data"][1] == await got(client, "/api/activity/2")
+    assert page["data"][1]["swap"]["kind"] == "wake"
+    assert [row["swap"] for row in page["data"][::2]] == [None, None]
+    assert [row["id"] for row in (await got(client, "/api/activity?model=b"))["data"]] == [1]
+
+
 async def test_u102_what_isnt_known_is_absent(client: Client) -> None:
     """And not zero."""
     row = await got(client, "/api/activity/1")

@@ -26,20 +26,6 @@ async def test_health_says_ok_without_a_key(path: str, method: str) -> None:
     assert (answer.status, answer.text) == (200, "" if method == "HEAD" else "OK")
 
 
-async def test_the_page_and_its_icon_need_no_key_but_what_they_show_does() -> None:
-    """A browser gets the page, and is asked for the key when the page asks for the models."""
-    config = Config(api_keys=("k",), models=config_of("a").models)
-    async with serving(front_of(config)) as site:
-        page = await site.ask("/")
-        icon = await site.ask("/favicon.ico")
-        models = await site.ask("/api/models")
-
-    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "/api/models" in page.text
-    assert icon.headers["Content-Type"].startswith("image/svg+xml")
-    assert models.status == 401
-
-
 async def test_version() -> None:
     """The keys are those that llama-swap's clients read."""
     async with serving(front_of(config_of())) as site:

@@ -155,7 +155,7 @@ async def test_upstream_alone_shows_the_models() -> None:
     """Browsers go to the page that lists them."""
     answer = await asked("/upstream")
 
-    assert (answer.status, answer.headers["Location"]) == (302, "/")
+    assert (answer.status, answer.headers["Location"]) == (302, "/ui/#models")
 
 
 async def test_comfyui_is_loaded_by_its_first_page_only() -> None:
