@@ -36,6 +36,9 @@ _FAULTS: Final = {
     ),
 }
 
+_INSTEAD: Final = "what a model needs is learned by the difference in use around its start"
+"""How memory is told apart where the driver doesn't do it."""
+
 _SESSION_LOST: Final = (
     pynvml.NVML_ERROR_UNINITIALIZED,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
@@ -262,7 +265,7 @@ class _Session:
         """
         processes, note = _processes(gpu)
         if processes is None:
-            self._silent[gpu.device] = note
+            note = self._silent[gpu.device] = f"{note}; {_INSTEAD}"
         elif processes:
             self._silent.pop(gpu.device, None)
         elif note := self._silent.get(gpu.device, ""):

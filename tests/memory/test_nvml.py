@@ -182,6 +182,7 @@ async def test_says_that_bytes_by_process_are_not_known(
     assert reading.processes is None
     assert reading.used_bytes > 32 * MIB
     assert any("gpu0: bytes by process aren't known" in note for note in readings.notes)
+    assert any("by the difference in use around its start" in note for note in readings.notes)
     await holder.kill()
     readings = await gauge.read()
     assert readings.devices[0].processes is None, "nobody is listed, and that says nothing"
