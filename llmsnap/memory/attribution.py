@@ -32,7 +32,14 @@ class Whereabouts:
         """Those that take memory now, or give it back."""
         return self.coming | self.leaving
 
-    def without(self, dead: frozenset[str]) -> Whereabouts:
+    def less(self, model: str) -> Whereabouts:
+        """Return the same without `model`, which isn't on its devices."""
+        gone = {model}
+        return Whereabouts(
+            up=self.up - gone, coming=self.coming - gone, leaving=self.leaving - gone
+        )
+
+    def burying(self, dead: frozenset[str]) -> Whereabouts:
         """Return the same, with models whose processes are dead on their way out."""
         leaving = self.leaving | (self.on_devices & dead)
         return Whereabouts(up=self.up - dead, coming=self.coming - dead, leaving=leaving)
@@ -69,7 +76,7 @@ class Attribution:
         """
         needs = needs or {}
         # Nobody may have said so yet.
-        where = where.without(frozenset(m for m, tree in look.trees.items() if not tree.pids))
+        where = where.burying(frozenset(m for m, tree in look.trees.items() if not tree.pids))
         held = {model: _in_ram(tree.usage) for model, tree in look.trees.items()}
         for device, reading in look.devices.items():
             if device in look.stale or device == SWAP:

@@ -124,7 +124,7 @@ class Settling:
                 device,
                 self._timeout_s,
             )
-        await self._watch.look(left=[departure.model], lost=missing)
+        self._watch.gone(departure.model, missing)
 
 
 def _missing(departure: Departure, now: Picture, left: Collection[str]) -> dict[str, int]:

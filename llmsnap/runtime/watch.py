@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -129,10 +129,8 @@ class Watch:
                     await self._moved.wait()
                     await asyncio.sleep(_SOON_S)
 
-    def moved(self, view: ModelView, _: State) -> None:
+    def moved(self, _: ModelView, __: State) -> None:
         """Take in that a model has changed its state, and look soon."""
-        if view.state in COMING:
-            self._left.discard(view.model)
         self._moved.set()
 
     def present(self, model: str) -> Presence | None:
@@ -143,37 +141,43 @@ class Watch:
         """Whether `model` is on its way in."""
         return any(v.state in COMING for v in self._fleet.views() if v.model == model)
 
-    async def look(
-        self, *, left: Iterable[str] = (), lost: Mapping[str, int] | None = None
-    ) -> Picture:
-        """Look once, tell the scheduler what is new, and return what was seen.
-
-        `left` are models that have left their devices, whatever the scheduler knows so far: what
-        they still hold is counted as other programs' from now on, as are the bytes a device that
-        are `lost`.
-        """
+    async def look(self) -> Picture:
+        """Look once, tell the scheduler what is new, and return what was seen."""
         async with self._turn:
-            for model in left:
-                self._left.add(model)
-                self._present.pop(model, None)
-            self._attribution.lose(lost or {})
             # Before it looks: who comes meanwhile has hardly taken anything yet.
             where = self._whereabouts()
             look = await self._machine.look(self._roots())
-            attributed = self._attribution.of(look, where, self._thought())
-            self.picture = Picture(look=look, attributed=attributed, where=where)
-            self._note_faults(look)
-            self._remember(look, attributed, where)
-            self._tell_foreign(look, attributed)
-            self._tell_needs(look, attributed, where)
-            return self.picture
+            return self._take(look, where)
+
+    def gone(self, model: str, lost: Mapping[str, int]) -> None:
+        """Take in that `model` has left its devices, whatever the scheduler knows so far.
+
+        What it still holds is counted as other programs' from now on, as are the bytes a device
+        that it `lost`.
+        """
+        self._left.add(model)
+        self._present.pop(model, None)
+        self._attribution.lose(lost)
+        self._take(self.picture.look, self.picture.where.less(model))
+
+    def _take(self, look: Look, where: Whereabouts) -> Picture:
+        attributed = self._attribution.of(look, where, self._thought())
+        self.picture = Picture(look=look, attributed=attributed, where=where)
+        self._note_faults(look)
+        self._remember(look, attributed, where)
+        self._tell_foreign(look, attributed)
+        self._tell_needs(look, attributed, where)
+        return self.picture
 
     def _roots(self) -> dict[str, int]:
         pids = {view.model: self._fleet.pid(view.model) for view in self._fleet.views()}
         return {model: pid for model, pid in pids.items() if pid is not None}
 
     def _whereabouts(self) -> Whereabouts:
-        views = [view for view in self._fleet.views() if view.model not in self._left]
+        views = self._fleet.views()
+        # Only until the scheduler has heard of it: the next moment it may be on its way in again.
+        self._left &= {view.model for view in views if view.state in LEAVING}
+        views = [view for view in views if view.model not in self._left]
         return Whereabouts(
             up=frozenset(view.model for view in views if view.state is State.READY),
             coming=frozenset(view.model for view in views if view.state in COMING),
@@ -234,7 +238,4 @@ class Watch:
         self._faults = faults
 
     def _is_busy(self) -> bool:
-        return any(
-            view.in_flight or view.waiting or view.state in COMING | LEAVING
-            for view in self._fleet.views()
-        )
+        return any(view.waiting or view.state in COMING | LEAVING for view in self._fleet.views())
