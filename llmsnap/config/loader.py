@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from llmsnap.config.environment import substitute
 from llmsnap.config.faults import Fault, Line, located
 from llmsnap.config.macros import Budget, Expander, MacroValue, read_macros, uses_below
 from llmsnap.config.memory import check_memory
-from llmsnap.config.models import ModelReader, unknown_macro
+from llmsnap.config.models import ModelReader, Ports, unknown_macro
 from llmsnap.config.naming import finish_aliases, finish_default, finish_preload
 from llmsnap.config.older import modern_peers, refuse_older_profiles
 from llmsnap.config.peers import finish_peers
@@ -46,11 +46,16 @@ class Loaded:
     """What the file is called in messages; several with commas between them."""
     differences: tuple[str, ...] = ()
     """What of it has another effect with llama-swap, each behind its key."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """What `${PORT}` is for each model that uses it."""
 
 
-def load(*paths: Path) -> Loaded:
-    """Read the files at `paths` as one. Raises ConfigError."""
-    return loads_all([(str(path), _text_of(path)) for path in paths])
+def load(*paths: Path, running: Loaded | None = None) -> Loaded:
+    """Read the files at `paths` as one. Raises ConfigError.
+
+    `running` is what runs now: its models keep their ports, unless `startPort` is another.
+    """
+    return loads_all([(str(path), _text_of(path)) for path in paths], running=running)
 
 
 def loads(
@@ -61,15 +66,18 @@ def loads(
 
 
 def loads_all(
-    sources: Sequence[tuple[str, str]], *, environ: Mapping[str, str] = os.environ
+    sources: Sequence[tuple[str, str]],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    running: Loaded | None = None,
 ) -> Loaded:
-    """Read several texts, each behind its name, as one. Raises ConfigError."""
+    """Read several texts, each behind its name, as one; see `load`. Raises ConfigError."""
     decoder = Decoder()
     names = [name for name, _ in sources]
     try:
         roots = [_root(name, text, environ) for name, text in sources]
         root = roots[0] if len(roots) == 1 else merged(roots)
-        config = _read(root, decoder)
+        config, ports = _read(root, decoder, running)
     except Fault as fault:
         raise ConfigError(located(names[0], fault.line, fault.path, str(fault))) from None
     places = {name: place for place, name in enumerate(names)}
@@ -77,7 +85,7 @@ def loads_all(
         decoder.notes, key=lambda note: (places.get(getattr(note.line, "file", ""), 0), note.line)
     )
     warnings = tuple(located(names[0], note.line, note.path, note.text) for note in notes)
-    return Loaded(config, warnings, ", ".join(names), differences(config, root))
+    return Loaded(config, warnings, ", ".join(names), differences(config, root), ports.given)
 
 
 def _text_of(path: Path) -> str:
@@ -101,12 +109,13 @@ def _root(name: str, text: str, environ: Mapping[str, str]) -> MapNode:
         raise
 
 
-def _read(root: MapNode, decoder: Decoder) -> Config:
+def _read(root: MapNode, decoder: Decoder, running: Loaded | None) -> tuple[Config, Ports]:
     refuse_older_profiles(root)
     macros = read_macros(root.get("macros"), "macros")
     budget = Budget()
     settings = _settings(root, macros, budget, decoder)
-    reader = ModelReader(settings, macros, budget, decoder)
+    ports = _ports(settings, running)
+    reader = ModelReader(settings, macros, budget, decoder, ports)
     models = _models(root, reader)
     config = structs.replace(settings, macros=macros, models=finish_aliases(models, root, decoder))
     preload = finish_preload(config, root, decoder)
@@ -117,7 +126,13 @@ def _read(root: MapNode, decoder: Decoder) -> Config:
     check_selectors(config, root)
     check_profiles(config, root)
     check_memory(config, root, decoder)
-    return config
+    return config, ports
+
+
+def _ports(settings: Config, running: Loaded | None) -> Ports:
+    first = settings.start_port
+    is_as_before = running is not None and running.config.start_port == first
+    return Ports(running.ports if running is not None and is_as_before else {}, first)
 
 
 def _settings(

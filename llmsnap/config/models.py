@@ -22,8 +22,34 @@ _DEFAULT_PROXY: Final = "http://localhost:${PORT}"
 _LAST_PORT: Final = 65535
 
 
+class Ports:
+    """Gives out `${PORT}`: to each model the one that it has already, else the next free one.
+
+    So a new model at the top of the file changes the command of no other.
+    """
+
+    def __init__(self, kept: Mapping[str, int], first: int) -> None:
+        """`kept` are the ports of models that run, or may."""
+        self.given: dict[str, int] = {}
+        self._kept = kept
+        self._next = first
+
+    def port_for(self, model: str) -> int:
+        """Return a port; one above 65535 means that none is left."""
+        if model in self._kept:
+            port = self._kept[model]
+        else:
+            taken = set(self._kept.values())
+            while self._next in taken:
+                self._next += 1
+            port = self._next
+            self._next += 1
+        self.given[model] = port
+        return port
+
+
 class ModelReader:
-    """Reads one model after the other, and counts up `${PORT}` from one to the next."""
+    """Reads one model after the other."""
 
     def __init__(
         self,
@@ -31,12 +57,13 @@ class ModelReader:
         macros: Mapping[str, MacroValue],
         budget: Budget,
         decoder: Decoder,
+        ports: Ports,
     ) -> None:
         self._settings = settings
         self._macros = macros
         self._budget = budget
         self._decoder = decoder
-        self._next_port = settings.start_port
+        self._ports = ports
 
     def read(self, id_: str, node: Node, *, line: int) -> ModelConfig:
         """Return the model that `node` describes. Raises Fault."""
@@ -48,7 +75,7 @@ class ModelReader:
         own = read_macros(body.get("macros"), f"{path}.macros")
         scope = {"MODEL_ID": id_, **self._macros, **own}
         body = self._expanded(_prepared(body, path, line), scope, path)
-        body = self._with_port(body, path)
+        body = self._with_port(id_, body, path)
         _refuse_leftovers(body, path, scope)
         body = _modernised(body, path)
         model = self._decoder.struct(ModelConfig, body, path)
@@ -65,15 +92,14 @@ class ModelReader:
         by_id = _with_expanded_keys(by_id, expander, f"{path}.filters.setParamsByID")
         return with_key(body, "filters", with_key(filters, "setParamsByID", by_id))
 
-    def _with_port(self, body: MapNode, path: str) -> MapNode:
+    def _with_port(self, id_: str, body: MapNode, path: str) -> MapNode:
         cmd = body.get("cmd")
         if cmd is None or "PORT" not in uses(text(cmd, f"{path}.cmd")):
             return body
-        port = self._next_port
+        port = self._ports.port_for(id_)
         if port > _LAST_PORT:
             message = f"no port up to {_LAST_PORT} is left for ${{PORT}}; set a lower startPort"
             raise Fault(message, line=cmd.line, path=f"{path}.cmd")
-        self._next_port += 1
         return self._expanded(body, {"PORT": port}, path)
 
 

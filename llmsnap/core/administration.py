@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
-from llmsnap.core.cause import ASKED, Cause, Why
+from llmsnap.core.cause import ASKED, RECONFIGURED, Cause, Why
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
@@ -44,7 +45,7 @@ def end_unloads(board: Board) -> None:
     for slot in list(board.unloading):
         assert slot.unload_at is not None
         if not slot.serving or board.due(slot.unload_at):
-            board.end(slot, reasons.unloaded, ASKED)
+            board.end(slot, reasons.unloaded, ASKED if slot.unload_at < inf else RECONFIGURED)
 
 
 def sleep(board: Board, event: SleepRequested) -> None:

@@ -14,7 +14,7 @@ def arrive(board: Board, event: RequestArrived) -> None:
     if event.ticket in board.tickets:
         return
     slot = board.slots.get(event.model)
-    if slot is None:
+    if slot is None or slot.is_removed:
         board.actions.append(Reject(event.ticket, reasons.unknown_model(event.model)))
         return
     refusal = _refusal(board, slot, limited=event.limited)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from llmsnap.core.cause import Cause
-from llmsnap.core.constraints import Constraints
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import (
@@ -19,6 +18,7 @@ from llmsnap.core.messages import (
     Abort,
     Action,
     Admit,
+    Excludes,
     PageOut,
     Reject,
     Schedule,
@@ -37,22 +37,20 @@ class Board:
     """Slots, queue and books at one moment, and the orders given in it."""
 
     def __init__(
-        self, slots: Iterable[Slot], ledger: Ledger, schedule: Schedule, constraints: Constraints
+        self, slots: Iterable[Slot], ledger: Ledger, schedule: Schedule, constraints: Excludes
     ) -> None:
-        self.slots = {slot.name: slot for slot in slots}
-        self.pinned = [slot for slot in self.slots.values() if slot.spec.pinned]
-        self.default = next((slot for slot in self.slots.values() if slot.spec.is_default), None)
-        """The model that comes back by itself (R11)."""
-        self.timed = [
-            slot
-            for slot in self.slots.values()
-            if min(slot.spec.sleep_after_s, slot.spec.ttl_s) < inf
-        ]
-        """Those that timers may move (R12)."""
         self.ledger = ledger
-        self.schedule = schedule
-        self.max_wait_s = schedule.max_wait_s or inf
-        self.constraints = constraints
+        self.slots: dict[str, Slot] = {}
+        """By name, in that order."""
+        self.pinned: list[Slot] = []
+        self.default: Slot | None = None
+        """The model that comes back by itself (R11)."""
+        self.timed: list[Slot] = []
+        """Those that timers may move (R12)."""
+        self.outdated: list[Slot] = []
+        """Those whose process is to be replaced, or to end."""
+        self.take(slots)
+        self.go_by(schedule, constraints)
         self.queue: dict[int, Entry] = {}
         """By `seq`, in the order of `since`."""
         self.tickets: dict[int, Ticket] = {}
@@ -65,6 +63,25 @@ class Board:
         self.alarm = inf
         self.actions: list[Action] = []
         self._entries = 0
+
+    def take(self, slots: Iterable[Slot]) -> None:
+        """Have these models from now on, with what their specs say."""
+        in_order = sorted(slots, key=lambda slot: slot.name)
+        self.slots = {slot.name: slot for slot in in_order}
+        self.pinned = [slot for slot in in_order if slot.spec.pinned]
+        self.default = next((slot for slot in in_order if slot.spec.is_default), None)
+        self.timed = [
+            slot
+            for slot in in_order
+            if slot.asked_to_sleep or min(slot.spec.sleep_after_s, slot.spec.ttl_s) < inf
+        ]
+        self.outdated = [slot for slot in in_order if slot.is_outdated or slot.is_removed]
+
+    def go_by(self, schedule: Schedule, constraints: Excludes) -> None:
+        """Have these settings from now on."""
+        self.schedule = schedule
+        self.max_wait_s = schedule.max_wait_s or inf
+        self.constraints = constraints
 
     def begin(self, now: float) -> list[Action]:
         """Open a new moment; return the list that its orders will be in."""
@@ -147,7 +164,7 @@ class Board:
             del slot.serving[ticket.number]
             if not slot.serving:
                 slot.used_at = self.now
-                if slot.call is not None and slot.call.is_pause:
+                if not slot.spec.pinned:
                     self.drop_call(slot)
         else:
             self._leave_queue(ticket)

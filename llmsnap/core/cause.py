@@ -31,6 +31,8 @@ class Why(StrEnum):
     """It couldn't be woken, time and again."""
     MISFIT = "misfit"
     """It was learned to need more than it can ever get."""
+    RECONFIGURED = "reconfigured"
+    """The configuration has another process for it, or none."""
     SHUTDOWN = "shutdown"
     """The proxy ends."""
 
@@ -55,8 +57,11 @@ class Cause:
                 return f"{self.why} {self.idle_s:.0f} s"
             case Why.REFUSED:
                 return "it couldn't be woken, time and again"
+            case Why.RECONFIGURED:
+                return "the configuration has changed"
             case _:
                 return str(self.why)
 
 
 ASKED = Cause(Why.ASKED)
+RECONFIGURED = Cause(Why.RECONFIGURED)

@@ -67,22 +67,24 @@ def _check_alone(board: Board, slot: Slot, device: str) -> None:
 def _check_tiers(board: Board) -> None:
     """No tier is over its budget."""
     for tier, budget in board.ledger.tiers.items():
-        asleep = [slot for slot in board.slots.values() if slot.is_in_tier]
-        held = [place for slot in asleep for place in (slot.tier_held, slot.bound_for)]
-        assert sum(amount for name, amount in held if name == tier) <= budget, f"{tier} is full"
+        most = max(budget, board.ledger.outgrown.get(tier, 0))
+        assert board.ledger.tier_held(tier) <= most, f"{tier} is full"
 
 
 def _check_slot(board: Board, slot: Slot) -> None:
     """A model's own facts agree."""
     if slot.state in (State.STOPPED, State.FAILED, State.STARTING, State.STOPPING):
         assert not slot.serving, f"{slot.name} serves although it is {slot.state}"
-    if slot.spec.pinned:
-        assert not slot.is_paused
-    else:
-        assert slot.is_paused == (slot.call is not None), f"{slot.name}: paused without its call"
+    if slot.is_paused:
+        assert slot.call is not None, f"{slot.name}: paused without its call"
+    elif not slot.spec.pinned:
+        assert slot.call is None, f"{slot.name} calls for itself"
     assert slot.state is not State.PAGING or slot.bound_for[0], f"{slot.name} is paged nowhere"
     if slot.call is not None:
         assert isinstance(board.queue.get(slot.call.seq), Call)
+    if slot.is_outdated:
+        assert slot in board.outdated
+        assert slot.state is not State.READY or slot in board.unloading
     if slot in board.unloading:
         assert slot.state is State.READY
         assert slot.unload_at is not None

@@ -20,13 +20,34 @@ class Ledger:
     def __init__(
         self, slots: Iterable[Slot], capacity: Mapping[str, int], tiers: Mapping[str, int]
     ) -> None:
+        self._slots: list[Slot] = []
+        self._pinned: list[Slot] = []
+        self.capacity: dict[str, int] = {}
+        self.tiers: dict[str, int] = {}
+        self.foreign: dict[str, int] = {}
+        """Bytes a device that other programs take out of the capacity."""
+        self.outgrown: dict[str, int] = {}
+        """Bytes that tiers held when their budget was made smaller than that."""
+        self.take(slots, capacity, tiers)
+
+    def take(
+        self, slots: Iterable[Slot], capacity: Mapping[str, int], tiers: Mapping[str, int]
+    ) -> None:
+        """Keep the books of these models from now on, with this much room."""
         self._slots = list(slots)
         self._pinned = [slot for slot in self._slots if slot.spec.pinned]
-        self.capacity = dict(capacity)
-        self.tiers = dict(tiers)
-        self.foreign = dict.fromkeys(capacity, 0)
-        """Bytes a device that other programs take out of the capacity."""
+        self.capacity, self.tiers = dict(capacity), dict(tiers)
+        self.foreign = {device: self.foreign.get(device, 0) for device in capacity}
+        self.outgrown = {
+            tier: amount for tier in tiers if (amount := self.tier_held(tier)) > tiers[tier]
+        }
         self.settle()
+
+    def tier_held(self, tier: str) -> int:
+        """Return the bytes that sleeping models hold of `tier`, or may hold soon."""
+        asleep = [slot for slot in self._slots if slot.is_in_tier]
+        held = [place for slot in asleep for place in (slot.tier_held, slot.bound_for)]
+        return sum(amount for name, amount in held if name == tier)
 
     def settle(self) -> None:
         """Work out anew who is servable; to be called when a need changed."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
 from llmsnap.core.cause import ASKED, Cause
 from llmsnap.core.lifecycle import State, Trigger
@@ -64,6 +65,12 @@ class Schedule:
     """Most that an idle model is kept for a client who is expected back (R8)."""
     max_wait_s: float = 600.0
     """Longest wait of a ticket; 0: no limit."""
+
+
+class Excludes(Protocol):
+    """A rule about which models exclude each other; see `constraints`."""
+
+    def forced_out(self, target: str, others: Collection[str]) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +201,22 @@ class SleepRequested:
     model: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconfigured:
+    """Other settings hold from now on; what runs goes on, as far as they allow it.
+
+    The processes of models in `outdated` are replaced, and those of models that aren't in `specs`
+    end, once their answers have ended. `capacity` and `tiers` are as for the scheduler's start.
+    """
+
+    specs: tuple[ModelSpec, ...]
+    outdated: frozenset[str] = frozenset()
+    capacity: Mapping[str, int]
+    tiers: Mapping[str, int]
+    schedule: Schedule
+    constraints: Excludes
+
+
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
     """Nothing may start any more. Running answers may go on for `grace_s`."""
@@ -217,6 +240,7 @@ Event = (
     | AbilityChanged
     | UnloadRequested
     | SleepRequested
+    | Reconfigured
     | ShutdownRequested
     | Tick
 )

@@ -50,7 +50,7 @@ def model_changed(board: Board, event: ModelChanged) -> None:
         case Trigger.WOKEN if slot.state is State.SLEEPING:
             slot.move(Trigger.WOKEN)
             board.drop_call(slot)
-            board.admit_waiting(slot)
+            _admit_waiting(board, slot)
         case Trigger.SLEPT if slot.state is State.WAKING:
             _wake_refused(board, slot, event)
         case Trigger.SLEPT | Trigger.PAGED:
@@ -135,7 +135,13 @@ def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
     slot.error = None
     board.drop_call(slot)
     # Those it was loaded for go in before anybody may choose it as a victim.
-    board.admit_waiting(slot)
+    _admit_waiting(board, slot)
+
+
+def _admit_waiting(board: Board, slot: Slot) -> None:
+    """Let all in who wait, unless they wait for another process than this one."""
+    if not slot.is_outdated:
+        board.admit_waiting(slot)
 
 
 def _slept(board: Board, slot: Slot, trigger: Trigger) -> None:

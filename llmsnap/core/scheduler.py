@@ -7,6 +7,7 @@
     wayout          R9       sleep or stop
     timers          R11, R12 pinned models, idle timers
     administration  R15      unload, sleep, shutdown
+    reconfigure     R16      other settings while models run
 
 `board` holds the state they share, `ledger` the memory books. R13 is `Board.due`.
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
 from typing import Final, assert_never
 
-from llmsnap.core import administration, admission, invariants, news, timers
+from llmsnap.core import administration, admission, invariants, news, reconfigure, timers
 from llmsnap.core.board import Board
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.dispatch import Walk, admit_only_one
@@ -36,6 +37,7 @@ from llmsnap.core.messages import (
     ModelView,
     NeedChanged,
     NeedEstimated,
+    Reconfigured,
     Reject,
     RequestArrived,
     RequestFinished,
@@ -139,6 +141,8 @@ class Scheduler:
                 administration.unload(board, event)
             case SleepRequested():
                 administration.sleep(board, event)
+            case Reconfigured():
+                reconfigure.take_over(board, event)
             case ShutdownRequested():
                 administration.shut_down(board, event)
             case _:
@@ -147,6 +151,8 @@ class Scheduler:
     def _dispatch(self) -> None:
         """Decide what happens now; the one end of every event."""
         board = self._board
+        if board.outdated:
+            reconfigure.replace_outdated(board)
         if board.unloading:
             administration.end_unloads(board)
         if board.is_shutting_down:

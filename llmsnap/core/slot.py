@@ -86,6 +86,10 @@ class Slot:
     dismissed: bool = False
     """Unloaded by an administrator: if pinned, it isn't loaded again before it is asked for."""
     asked_to_sleep: bool = False
+    is_outdated: bool = False
+    """Whether its process isn't the one that the configuration has for it now."""
+    is_removed: bool = False
+    """Whether the configuration doesn't have it any more; those who waited are still served."""
 
     @property
     def name(self) -> str:
@@ -165,4 +169,4 @@ class Call(Entry):
     @property
     def is_pause(self) -> bool:
         """Whether clients wait in the middle of their answers."""
-        return not self.slot.spec.pinned
+        return bool(self.slot.serving)

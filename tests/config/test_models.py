@@ -9,7 +9,7 @@ import pytest
 from llmsnap.config.decode import Decoder
 from llmsnap.config.faults import Fault
 from llmsnap.config.macros import Budget, MacroValue
-from llmsnap.config.models import ModelReader, unknown_macro
+from llmsnap.config.models import ModelReader, Ports, unknown_macro
 from llmsnap.config.schema import Config
 from llmsnap.config.yamlnodes import parse
 from tests.config.reading import model
@@ -17,7 +17,7 @@ from tests.config.reading import model
 
 def reader(macros: Mapping[str, MacroValue], *, start_port: int = 5800) -> ModelReader:
     """Return a reader with global `macros`."""
-    return ModelReader(Config(start_port=start_port), macros, Budget(), Decoder())
+    return ModelReader(Config(start_port=start_port), macros, Budget(), Decoder(), Ports({}, start_port))
 
 
 def test_ports_are_counted_up() -> None:

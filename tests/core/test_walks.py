@@ -24,10 +24,12 @@ ACCIDENTS = (
     "wakes while paging",
     "failures",
     "ooms",
+    *(f"replaced when {state}" for state in ("ready", "asleep", "starting", "sleeping", "waking")),
     "alarms checked",
     "rejected BackingOff",
     "rejected ConcurrencyLimited",
     "rejected DoesNotFit",
+    "rejected ModelNotFound",
     "rejected ModelUnloaded",
     "rejected ShuttingDown",
     "rejected StartFailed",
@@ -68,5 +70,6 @@ def most_loads(world: World) -> int:
     The default model comes back besides, as often as it likes.
     """
     pins = sum(spec.pinned for spec in world.specs.values())
+    pins += world.tally["pinned by an edit"] + world.tally["replaced"]
     asked_for = world.tally["tickets"] + world.tally["pauses"] + world.tally["recalls"]
     return asked_for + world.tally["failures"] + pins

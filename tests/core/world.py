@@ -35,6 +35,7 @@ from llmsnap.core.messages import (
     NeedChanged,
     NeedEstimated,
     PageOut,
+    Reconfigured,
     Reject,
     RequestArrived,
     RequestFinished,
@@ -84,6 +85,7 @@ class Odds:
     leave: float = 0.0
     late_s: float = 0.0
     grow: float = 0.0
+    edit: float = 0.0
 
 
 @dataclass
@@ -105,17 +107,19 @@ class World:
     foreign: Counter[str] = field(default_factory=Counter)
     unloading: set[str] = field(default_factory=set)
     asked_to_sleep: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
     shutting_down: bool = False
     tally: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.order = itertools.count()
         self.numbers = itertools.count(1)
+        self.schedule = Schedule(max_wait_s=self.rng.choice([0.0, 120.0, 600.0]))
         self.scheduler = Scheduler(
             self.specs.values(),
             capacity=self.capacity,
             tiers=self.tiers,
-            schedule=Schedule(max_wait_s=self.rng.choice([0.0, 120.0, 600.0])),
+            schedule=self.schedule,
             constraints=self.constraints,
             clock=lambda: self.now,
         )
@@ -492,6 +496,49 @@ class World:
         places = ("ram", spec.tier_bytes, lower, spec.lower_bytes)
         self.feed(AbilityChanged(model, sleeps, pauses, *places))
 
+    def reconfigure(self, seed: int) -> None:
+        """Somebody has edited the configuration, in every place at once."""
+        rng = random.Random(seed)
+        self.removed = {name for name in self.specs if rng.random() < 0.15}
+        present = {name: spec for name, spec in self.specs.items() if name not in self.removed}
+        outdated = frozenset(name for name in present if rng.random() < 0.2)
+        for name in present:
+            self.specs[name] = self.edited(rng, name)
+        self.constraints = random_constraints(rng, self.specs["pin"])
+        for name, process in self.processes.items():
+            if name in outdated or name in self.removed:
+                self.unloading.add(name)
+                self.tally["replaced"] += 1
+                self.tally["replaced when " + process.state] += 1
+        specs = tuple(self.specs[name] for name in present)
+        self.feed(
+            Reconfigured(
+                specs=specs,
+                outdated=outdated,
+                capacity=self.capacity,
+                tiers=self.tiers,
+                schedule=self.schedule,
+                constraints=self.constraints,
+            )
+        )
+
+    def edited(self, rng: random.Random, name: str) -> ModelSpec:
+        """A model with other settings, as far as they don't change what it holds."""
+        spec = self.specs[name]
+        pinned = rng.random() < 0.5 if name == "pin" else spec.pinned
+        self.tally["pinned by an edit"] += pinned and not spec.pinned
+        return replace(
+            spec,
+            pinned=pinned,
+            is_helper=rng.random() < 0.2,
+            is_default=name == "m0" and rng.random() < 0.2,
+            concurrency_limit=rng.choice([0, 0, 3]),
+            min_awake_s=rng.choice([None, 0.0, 30.0]),
+            sleep_after_s=rng.choice([inf, 20.0]),
+            ttl_s=rng.choice([inf, 60.0]),
+            head_start_s=rng.choice([0.0, 10.0]),
+        )
+
     def shut_down(self, grace_s: float) -> None:
         """The end."""
         self.shutting_down = True
@@ -536,6 +583,7 @@ def build(seed: int) -> World:
         leave=rng.choice([0.0, 0.1, 0.4]),
         late_s=rng.choice([0.0, 3.0]),
         grow=rng.choice([0.0, 1.0]),
+        edit=random.Random(f"edits {seed}").choice([0.0, 0.0, 3.0]),
     )
     return World(
         rng=rng,
@@ -607,8 +655,11 @@ def script(world: World, events: int) -> None:
         when += rng.expovariate(1 / 3)
         name = rng.choice(names)
         kind = rng.choices(
-            ["client", "burst", "load", "foreign", "unload", "sleep", "learn", "ability", "forget"],
-            [60, 8, 4, 4, 2, 3, *(odds * world.odds.grow for odds in (4, 2, 1))],
+            [
+                *("client", "burst", "load", "foreign", "unload", "sleep", "edit"),
+                *("learn", "ability", "forget"),
+            ],
+            [60, 8, 4, 4, 2, 3, world.odds.edit, *(o * world.odds.grow for o in (4, 2, 1))],
         )[0]
         match kind:
             case "client" | "burst":
@@ -625,6 +676,8 @@ def script(world: World, events: int) -> None:
                 world.after(when, world.unload, name, rng.choice([0.0, 5.0, 60.0]))
             case "sleep":
                 world.after(when, world.ask_to_sleep, name)
+            case "edit":
+                world.after(when, world.reconfigure, rng.randrange(2**32))
             case "learn":
                 world.after(when, world.learn, name)
             case "forget":
