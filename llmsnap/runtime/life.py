@@ -20,7 +20,7 @@ from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
-from llmsnap.runtime.rest import Chooses, Rest, Start
+from llmsnap.runtime.rest import NEVER, Chooses, Rest, Start
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
@@ -96,6 +96,14 @@ class Life:
             pipe.close()
             self._log.flush()
         return self._outcome(error, code)
+
+    def adopt(self, plan: Plan, chooser: Chooses | None) -> None:
+        """Go by other settings, of how it sleeps, ends and the like."""
+        self.plan, self._chooser = plan, chooser
+        if self.rest is not None:
+            self.rest.adopt(chooser or NEVER)
+        elif self.upstream is not None and self.pid is not None:
+            self._find_rest(self.pid, self.upstream.host)
 
     def sleep(self, failed: Callable[[LlmsnapError], None], *, anyway: bool) -> None:
         """Begin to put the process to sleep: SLEPT or WOKEN is reported, or `failed` is called.
@@ -176,21 +184,21 @@ class Life:
             key=place.key,
         )
         self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
-        self._find_rest(child, host)
+        self._find_rest(child.pid, host)
         code = await child.wait()
         error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
         # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
         self._tools.report(ModelGoing(model, self.generation, error))
         return error, code
 
-    def _find_rest(self, child: Child, host: str) -> None:
+    def _find_rest(self, pid: int, host: str) -> None:
         if self._chooser is None:
             return
         plan, tools = self.plan, self._tools
         target = Target(
             model=plan.model,
             generation=self.generation,
-            pid=child.pid,
+            pid=pid,
             argv=tuple(plan.argv),
             env=plan.env,
             host=host,

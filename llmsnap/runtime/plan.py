@@ -75,6 +75,10 @@ class Plan:
     secrets: Sequence[str] = field(default=(), repr=False)
     """Blanked in whatever the process prints."""
 
+    def same_process(self, other: Plan) -> bool:
+        """Whether both are about the same process: its command, its environment, its place."""
+        return (self.argv, self.env, self.endpoint) == (other.argv, other.env, other.endpoint)
+
 
 def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
     """Return the plan for the configured `model`; `environ` is what its process inherits."""

@@ -157,6 +157,11 @@ class ReadAhead:
             self._wanted = [model for model in self._wanted if self._is_wanted(model)]
             self._turn_to(self._wanted[0] if self._wanted else None)
 
+    def adopt(self, prefetches: Mapping[str, Prefetch]) -> None:
+        """Go by other commands; what is being read is begun anew when it is still wanted."""
+        self._turn_to(None)
+        self._prefetches = prefetches
+
     def close(self) -> None:
         """Read nothing more."""
         self._wanted.clear()

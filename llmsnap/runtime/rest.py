@@ -40,6 +40,20 @@ class Chooses(Protocol):
     async def choose(self, target: Target) -> Choice: ...
 
 
+class Never:
+    """Finds that a model isn't to sleep."""
+
+    async def prepare(self) -> None:
+        """Do nothing."""
+
+    async def choose(self, target: Target) -> Choice:
+        """Return no driver."""
+        return Choice(None)
+
+
+NEVER: Final = Never()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestView:
     """How a model sleeps, for showing."""
@@ -90,9 +104,23 @@ class Rest:
         self._report = report
         self._start = start
         self._move: asyncio.Task[None] | None = None
+        self._is_up = True
+        """Whether it is neither asleep nor on its way there or back."""
+        self._is_stale = False
+        """Whether the way to sleep is to be found anew once it is up."""
         self._found = Supported(tier="", tier_bytes=0)
-        name = f"{target.model}#{target.generation} finds how to sleep"
-        self._choice = background.spawn(self._choose(), name=name)
+        self._choice = self._find()
+
+    def adopt(self, chooser: Chooses) -> None:
+        """Have another one find the way to sleep; what sleeps wakes by the way that it went."""
+        if chooser == self._chooser:
+            return
+        self._chooser = chooser
+        if self._is_up:
+            self._choice.cancel()
+            self._choice = self._find()
+        else:
+            self._is_stale = True
 
     def sleep(self, failed: Callable[[LlmsnapError], None], *, anyway: bool = True) -> None:
         """Begin to put the process to sleep: SLEPT or WOKEN is reported, or `failed` is called.
@@ -114,6 +142,10 @@ class Rest:
         for task in (self._choice, self._move):
             if task is not None:
                 task.cancel()
+
+    def _find(self, *, after_s: float = 0.0) -> asyncio.Task[SleepDriver | None]:
+        name = f"{self._target.model}#{self._target.generation} finds how to sleep"
+        return self._background.spawn(self._choose(after_s=after_s), name=name)
 
     async def _choose(self, *, after_s: float = 0.0) -> SleepDriver | None:
         model = self._target.model
@@ -188,6 +220,10 @@ class Rest:
         moved = await driver.wake(self._target)
         self.must_be_killed = False
         self.view = replace(self.view, woken=moved)
+        self._is_up = True
+        if self._is_stale:
+            self._is_stale = False
+            self._choice = self._find()
 
     def _begin(
         self,
@@ -198,6 +234,7 @@ class Rest:
         if self._move is not None:
             self._move.cancel()  # it looks below, or pages out: a wake needn't wait for either
         name = f"{self._target.model}#{self._target.generation} {done}"
+        self._is_up = False
         self._move = self._background.spawn(self._moving(act, done, failed), name=name)
 
     async def _moving(
@@ -240,13 +277,12 @@ class Rest:
         model, generation = self._target.model, self._target.generation
         refusals = {**self.view.refusals, self.view.driver or "driver": str(refusal)}
         self.view = replace(self.view, driver=None, refusals=refusals)
-        self.must_be_killed = False
+        self.must_be_killed, self._is_up = False, True
         logger.warning("model %s: stays awake: %s", model, refusal)
         self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
         self._report(ModelChanged(model, generation, Trigger.WOKEN))
-        self._choice = self._background.spawn(
-            self._choose(after_s=_AGAIN_S), name=f"{model}#{generation} finds how to sleep again"
-        )
+        self._choice = self._find(after_s=0.0 if self._is_stale else _AGAIN_S)
+        self._is_stale = False
 
     def _report_ability(self, below: Supported | None = None) -> None:
         found = self._found

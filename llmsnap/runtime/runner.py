@@ -57,6 +57,12 @@ class Runner:
         """Whether a generation has begun whose EXITED hasn't been reported."""
         return self._task is not None
 
+    def adopt(self, plan: Plan, chooser: Chooses | None) -> None:
+        """Go by other settings: for the present process if it is as they say, else for the next."""
+        self.plan, self._chooser = plan, chooser
+        if self._life is not None and self._life.plan.same_process(plan):
+            self._life.adopt(plan, chooser)
+
     def start(self, generation: int) -> None:
         """Begin generation number `generation`."""
         assert self._task is None, f"{self.plan.model}: two generations at once"

@@ -14,6 +14,7 @@ from llmsnap.core.messages import (
     ModelGoing,
     ModelView,
     PageOut,
+    Reconfigured,
     RequestArrived,
     RequestFinished,
     ShutdownRequested,
@@ -57,6 +58,13 @@ class Story:
         self._states = {view.model: view.state for view in views}
         self._generations = {view.model: view.generation for view in views}
         self._since = {view.model: clock() for view in views}
+
+    def know(self, models: Iterable[str]) -> None:
+        """Take in that there are these models, too."""
+        for model in models:
+            self._states.setdefault(model, State.STOPPED)
+            self._generations.setdefault(model, 0)
+            self._since.setdefault(model, self._clock())
 
     def follow(
         self, event: Event, actions: Sequence[Action], pid: int | None
@@ -123,6 +131,8 @@ def _reason(event: Event, model: str) -> str:
             return "unload"
         case SleepRequested():
             return "sleep"
+        case Reconfigured():
+            return "the configuration has changed"
         case ShutdownRequested():
             return "shutdown"
         case _:

@@ -23,6 +23,7 @@ from llmsnap.core.messages import (
     ModelView,
     PageOut,
     Phases,
+    Reconfigured,
     Reject,
     ShutdownRequested,
     Sleep,
@@ -101,6 +102,17 @@ class Supervisor:
         self._runners = runners
         self._arm()
 
+    def adopt(self, runners: Mapping[str, Runs], event: Reconfigured) -> None:
+        """Go by other settings from now on, with `runners` of the models that they know.
+
+        Models that they don't know keep theirs until nothing is left of them.
+        """
+        leaving = {name: runner for name, runner in self._runners.items() if self._has(name)}
+        self._runners = {**leaving, **runners}
+        self._story.know(runners)
+        self.post(event)
+        self._news.set()
+
     # ---- for requests --------------------------------------------------------------------------
 
     def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
@@ -133,9 +145,10 @@ class Supervisor:
 
     def view(self, model: str) -> ModelView:
         """Return one model as it is now; raise ModelNotFound."""
-        if model not in self._runners:
-            raise ModelNotFound(f"no model {model!r}")
-        return self._scheduler.view(model)
+        try:
+            return self._scheduler.view(model)
+        except KeyError:
+            raise ModelNotFound(f"no model {model!r}") from None
 
     def upstream(self, model: str) -> Upstream | None:
         """Return where `model` listens; None unless it is ready."""
@@ -360,6 +373,11 @@ class Supervisor:
                     self._news.clear()
                     await self._news.wait()
         return self._is_quiet()
+
+    def _has(self, model: str) -> bool:
+        with suppress(ModelNotFound):
+            return bool(self.view(model))
+        return False
 
     def _is_quiet(self) -> bool:
         idle = self.fatal.done() or self._scheduler.idle
