@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import resource
 import signal
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,38 +19,23 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from llmsnap.books import Books
 from llmsnap.config.loader import Loaded
-from llmsnap.config.resolved import all_secrets
+from llmsnap.config.reload import Changes
 from llmsnap.config.schema import Config
-from llmsnap.config.secrets import blank
 from llmsnap.config.upstreams import listens_on_itself
-from llmsnap.core.constraints import constraints_for
-from llmsnap.core.scheduler import Scheduler
-from llmsnap.core.specs import schedule_for
-from llmsnap.drivers import Drivers
-from llmsnap.errors import ConfigError, LlmsnapError
+from llmsnap.config.watching import Source
+from llmsnap.errors import ConfigError, Conflict, LlmsnapError
+from llmsnap.fleet import Draft, Fleet, fleet_of
+from llmsnap.journal import Journal
 from llmsnap.keeping import Keeping
-from llmsnap.memory.host import Host
-from llmsnap.memory.machine import Machine
-from llmsnap.runtime.devices import Survey
-from llmsnap.runtime.health import Prober
-from llmsnap.runtime.life import Tools
-from llmsnap.runtime.logs import Logs, ProxyLog, level_named, proxy_lines
+from llmsnap.reloading import Reloading
 from llmsnap.runtime.peers import Network
-from llmsnap.runtime.plan import Plan, plan_for
-from llmsnap.runtime.prefetch import Prefetch, ReadAhead
 from llmsnap.runtime.runfile import RunFiles
-from llmsnap.runtime.runner import Runner
-from llmsnap.runtime.stdout import Stdout
 from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
-from llmsnap.store.store import Store
-from llmsnap.telemetry.contexts import Contexts
 from llmsnap.telemetry.metrics import Metrics, Sources
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.telemetry.tally import Tally
-from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
@@ -59,8 +43,9 @@ from llmsnap.web.events import EventRoutes, Parts
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
-from llmsnap.web.server import build_app
+from llmsnap.web.server import PARTS, build_app
 from llmsnap.web.serving import Lender
+from llmsnap.web.status import StatusRoutes
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +68,19 @@ async def serve(
     *,
     state_dir: Path,
     tls: ssl.SSLContext | None = None,
+    source: Source | None = None,
 ) -> int:
     """Run the proxy until a signal; return the exit code. `announce` is told where it listens.
 
-    What was opened last is closed first. Raises ListenFailed and ConfigError.
+    What was opened last is closed first. Without a `source` there is nothing to read again. Raises
+    ListenFailed and ConfigError.
     """
     config = loaded.config
     raise_file_limit()
     gc.set_threshold(_GARBAGE_AFTER)
     async with AsyncExitStack() as opened:
         sockets, here = await opened.enter_async_context(bound(loaded, address))
-        logs, log = opened.enter_context(logging_of(config))
+        journal = opened.enter_context(Journal.opened(config))
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
@@ -101,20 +88,19 @@ async def serve(
         await files.end_leftovers()
         keeping = Keeping(config, state_dir, recorder)
         await opened.enter_async_context(keeping.opened())
-        supervisor, memory = await opened.enter_async_context(
-            supervised(config, logs, files, recorder, keeping.store)
+        fleet = await opened.enter_async_context(
+            fleet_of(config, journal.logs, files, recorder, keeping.store, CLOCK)
         )
-        proxy = Proxy(config, lender_of(config, supervisor), recorder)
+        proxy = Proxy(config, lender_of(config, fleet.supervisor), recorder)
         opened.push_async_callback(proxy.aclose)
-        more = shown(config, keeping, supervisor, proxy, logs)
-        more += measured(supervisor, memory, recorder, keeping)
-        front = application(config, supervisor, memory, proxy, logs, more, here)
-        async with listening(front, sockets, tls=tls, log=log) as stop_accepting:
+        site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
+        opened.push_async_callback(site.aclose)
+        async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
             announce(here)
-            code = await until_told(supervisor, config.hooks.on_startup.preload, signals)
+            code = await until_told(site, signals)
             stop_accepting()
-            await shut_down(supervisor, signals)
-            logs.close()
+            await shut_down(fleet.supervisor, signals)
+            journal.logs.close()
     return code
 
 
@@ -136,145 +122,101 @@ def lender_of(config: Config, supervisor: Supervisor) -> Lender:
     return Network(supervisor, config.peers) if config.peers else supervisor
 
 
-@contextmanager
-def logging_of(config: Config) -> Iterator[tuple[Logs, AccessLog | None]]:
-    """Send the log where the configuration wants it, with all known secrets blanked.
+class Site:
+    """All that is to be had over HTTP, and how it follows the configuration."""
 
-    Yields what keeps the logs, and what writes a line a request if those are wanted.
-    """
-    stdout = Stdout()
-    logs = Logs(to_stdout=config.log_to_stdout, stdout=stdout.write)
-    hide = partial(blank, secrets=all_secrets(config))
-    handler = ProxyLog(logs, layout=config.log_time_format, blank=hide)
-    root, ours = logging.getLogger(), logging.getLogger("llmsnap")
-    level_before = ours.level
-    root.addHandler(handler)
-    ours.setLevel(level_named(config.log_level))
-
-    def write_access(lines: list[str]) -> None:
-        logs.write_proxy(proxy_lines(hide("\n".join(lines)), "INFO", config.log_time_format))
-
-    access = AccessLog(write_access, polls=ours.isEnabledFor(logging.DEBUG))
-    try:
-        yield logs, access if ours.isEnabledFor(logging.INFO) else None
-    finally:
-        ours.setLevel(level_before)
-        root.removeHandler(handler)
-        stdout.close()
-
-
-@asynccontextmanager
-async def supervised(
-    config: Config, logs: Logs, files: RunFiles, recorder: Recorder, store: Store
-) -> AsyncIterator[tuple[Supervisor, Survey]]:
-    """Build scheduler, runners and supervisor; inside the block models can be asked for."""
-    machine = Machine.here(CLOCK)
-    drivers = Drivers(config, machine, CLOCK)
-    tiers = drivers.tiers()
-    plans = {model: plan_for(model, config, os.environ) for model in config.models}
-    books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
-    scheduler = Scheduler(
-        books.specs,
-        capacity=books.capacity,
-        tiers=tiers,
-        schedule=schedule_for(config),
-        constraints=constraints_for(config, counted=bool(books.capacity)),
-        clock=CLOCK,
-    )
-    background = Background()
-    ahead = ReadAhead(prefetches(plans) if config.memory.prefetch else {}, scheduler.view)
-    async with Prober() as prober:
-        supervisor = Supervisor(scheduler, background, ahead, recorder)
-        kept = books.keep(supervisor, background, prober, log=logs.history, clock=CLOCK)
-        tools = Tools(
-            report=kept.report,
-            background=background,
-            prober=prober,
-            files=files,
-            write_log=logs.write_upstream,
-            context=Contexts(recorder).of,
+    def __init__(
+        self,
+        loaded: Loaded,
+        here: Address,
+        journal: Journal,
+        fleet: Fleet,
+        proxy: Proxy,
+        keeping: Keeping,
+        recorder: Recorder,
+        source: Source | None,
+    ) -> None:
+        config = loaded.config
+        self.fleet = fleet
+        self.preloads = config.hooks.on_startup.preload
+        self.reloading = Reloading(
+            loaded,
+            source,
+            check=partial(refuse_own_port, here=here),
+            draft=fleet.draft,
+            adopt=self._adopt,
         )
-        supervisor.supervise(runners(plans, tools, drivers))
-        try:
-            yield supervisor, kept.survey
-        finally:
-            ahead.close()
-            await drivers.aclose()
-            await machine.aclose()
+        self._proxy = proxy
+        self._background = Background()
+        events = EventRoutes(keeping.events, parts_of(config, fleet.supervisor, proxy, journal))
+        more = [
+            *ActivityRoutes(keeping.history, keeping.captures).routes(),
+            *events.routes(),
+            *measured(fleet, recorder, keeping),
+            *StatusRoutes(self.reloading, CLOCK).routes(),
+        ]
+        self.app = build_app(
+            config,
+            fleet.supervisor,
+            proxy,
+            journal.logs,
+            loopback=here.is_loopback,
+            clock=CLOCK,
+            memory=fleet.survey,
+            more=more,
+        )
+        self._parts = (journal, *self.app[PARTS], events)
+
+    def preload(self, models: Sequence[str]) -> None:
+        """Begin to load `models`, one after the other."""
+        self._background.spawn(preload(self.fleet.supervisor, models), name="preload")
+
+    async def aclose(self) -> None:
+        """End what it has begun."""
+        await self._background.aclose()
+
+    def _adopt(self, draft: Draft, changes: Changes) -> None:
+        """Have another configuration count, for all parts between two requests."""
+        config, supervisor = draft.config, self.fleet.supervisor
+        if supervisor.closing:
+            raise Conflict("llmsnap is shutting down; start it again to go by another file")
+        self.fleet.adopt(draft, changes.restarted)
+        self._proxy.adopt(config, lender_of(config, supervisor))
+        for part in self._parts:
+            part.adopt(config)
+        before, self.preloads = self.preloads, config.hooks.on_startup.preload
+        self.preload([model for model in self.preloads if model not in before])
 
 
-def runners(plans: Mapping[str, Plan], tools: Tools, drivers: Drivers) -> dict[str, Runner]:
-    """Return what runs the processes of each model."""
-    return {
-        model: Runner(plan, tools, chooser=drivers.chooser(model)) for model, plan in plans.items()
-    }
-
-
-def application(
-    config: Config,
-    supervisor: Supervisor,
-    memory: Survey,
-    proxy: Proxy,
-    logs: Logs,
-    more: Sequence[web.RouteDef],
-    address: Address,
-) -> web.Application:
-    """Return all that is to be had over HTTP at `address`."""
-    return build_app(
-        config,
-        supervisor,
-        proxy,
-        logs,
-        loopback=address.is_loopback,
-        clock=CLOCK,
-        memory=memory,
-        more=more,
-    )
-
-
-def shown(
-    config: Config, keeping: Keeping, supervisor: Supervisor, proxy: Proxy, logs: Logs
-) -> list[web.RouteDef]:
-    """Return the routes that show what was, and what happens."""
-    parts = Parts(
+def parts_of(config: Config, supervisor: Supervisor, proxy: Proxy, journal: Journal) -> Parts:
+    """Return where events come from."""
+    return Parts(
         config,
         supervisor.views,
         supervisor.watch,
         proxy.standins,
         lambda: proxy.inflight.entries(CLOCK()),
-        logs,
+        journal.logs,
     )
-    return [
-        *ActivityRoutes(keeping.history, keeping.captures).routes(),
-        *EventRoutes(keeping.events, parts).routes(),
-    ]
 
 
-def measured(
-    supervisor: Supervisor, memory: Survey, recorder: Recorder, keeping: Keeping
-) -> list[web.RouteDef]:
+def measured(fleet: Fleet, recorder: Recorder, keeping: Keeping) -> list[web.RouteDef]:
     """Have what happens counted, and the machine sampled; return the routes that show it."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
-    sources = Sources(views=supervisor.views, held=memory.held, devices=memory.readings)
+    memory = fleet.survey
+    sources = Sources(views=fleet.supervisor.views, held=memory.held, devices=memory.readings)
     metrics = Metrics(tally, sources, CLOCK)
     performance = PerformanceRoutes(keeping.sampled(memory.readings))
     return [*MetricsRoute(metrics).routes(), *performance.routes()]
 
 
-def prefetches(plans: Mapping[str, Plan]) -> dict[str, Prefetch]:
-    """Return what reads the files of each model, as far as RAM is free."""
-    host = Host()
-    return {
-        model: Prefetch(model, plan.argv, lambda: host.ram().free_bytes)
-        for model, plan in plans.items()
-    }
-
-
-async def until_told(supervisor: Supervisor, preloaded: Sequence[str], signals: Signals) -> int:
+async def until_told(site: Site, signals: Signals) -> int:
     """Load what is to be loaded from the start, then wait for the end; return the exit code."""
-    background = Background()
-    background.spawn(preload(supervisor, preloaded), name="preload")
+    supervisor, reloading, background = site.fleet.supervisor, site.reloading, Background()
+    site.preload(site.preloads)
+    background.spawn(reloading.watch(), name="configuration watch")
+    background.spawn(reloading.obey(signals.hangups), name="SIGHUP")
     told = background.spawn(signals.next(), name="signals")
     ends: list[asyncio.Future[Any]] = [told, supervisor.fatal]
     try:
@@ -311,6 +253,8 @@ class Signals:
 
     def __init__(self) -> None:
         self._come: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        self.hangups = asyncio.Event()
+        """Set by SIGHUP."""
 
     @classmethod
     @contextmanager
@@ -320,9 +264,7 @@ class Signals:
         signals = cls()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, signals._come.put_nowait, signum)
-        loop.add_signal_handler(
-            signal.SIGHUP, logger.warning, "reloading isn't supported yet; restart to apply"
-        )
+        loop.add_signal_handler(signal.SIGHUP, signals.hangups.set)
         try:
             yield signals
         finally:

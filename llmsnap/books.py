@@ -7,18 +7,19 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from llmsnap.config.memory import HOST
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config
-from llmsnap.core.messages import Event, ModelSpec
+from llmsnap.core.messages import ModelSpec
 from llmsnap.core.specs import informed, specs_for
 from llmsnap.memory.capacity import SWAP, capacities
 from llmsnap.memory.device import Reading
 from llmsnap.memory.fitting import fit_of
 from llmsnap.memory.footprints import Figure, Footprints, Keeps, Source, Subject
-from llmsnap.memory.gguf import estimate_for
+from llmsnap.memory.gguf import Estimate, estimate_for
 from llmsnap.memory.identity import Command
 from llmsnap.memory.machine import Look, Machine
 from llmsnap.memory.unmeasured import unmeasured_gpu
@@ -46,9 +47,19 @@ _ONE_AT_A_TIME: Final = (
 class Kept:
     """The books, kept up to date."""
 
-    report: Callable[[Event], None]
+    needs: Needs
+    watch: Watch
+    settling: Settling
     """Takes the runners' reports, and holds some of them back until memory is shown free."""
     survey: Survey
+
+    def adopt(self, books: Books) -> None:
+        """Keep these books from now on."""
+        memory, footprints, capacity = books.config.memory, books.footprints, books.capacity
+        self.needs.adopt(footprints, capacity)
+        self.watch.adopt(footprints, memory, capacity)
+        self.settling.timeout_s = memory.settle_timeout_s
+        self.survey.adopt(memory, footprints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,8 @@ class Books:
     footprints: Footprints
     capacity: Mapping[str, int]
     """Bytes a device that models may hold; empty: memory is nobody's concern."""
-    specs: list[ModelSpec]
+    bare_specs: list[ModelSpec]
+    """What the configuration alone says."""
     first: Look
     """What was seen before any model was started."""
 
@@ -73,27 +85,27 @@ class Books:
         store: Keeps,
         *,
         asleep_bytes: int,
+        before: Books | None = None,
     ) -> Books:
         """Look at the machine, at the models' files, and at what was learned of them in `store`.
 
-        Models that are asleep may take `asleep_bytes` of RAM.
+        Models that are asleep may take `asleep_bytes` of RAM. What `before` knows is kept.
         """
         look = await machine.look({}) if config.memory.mode == "auto" else Look()
         gpus = [gpu for name, gpu in look.devices.items() if name not in (HOST, SWAP)]
         capacity = _capacity(config, look, gpus, asleep_bytes)
+        if before is None or capacity != before.capacity:
+            _tell(config, capacity)
         usable = _usable(plans, gpus) if gpus else None
         specs = specs_for(config, capacity, usable)
         footprints = Footprints(
             {spec.name: _subject(config, spec, plans[spec.name]) for spec in specs},
             store,
-            estimate=lambda model: estimate_for(
-                config.models[model],
-                capacity,
-                plans[model].env,
-                gpus=None if usable is None else usable[model],
-            ),
+            estimate=partial(_estimate, config, capacity, plans, usable),
             capacity=lambda: capacity,
         )
+        if before is not None:
+            footprints.inherit(before.footprints)
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 await footprints.refresh()
@@ -102,9 +114,14 @@ class Books:
             machine=machine,
             footprints=footprints,
             capacity=capacity,
-            specs=[_informed(spec, footprints.figure(spec.name)) for spec in specs],
+            bare_specs=specs,
             first=look,
         )
+
+    @property
+    def specs(self) -> list[ModelSpec]:
+        """What the scheduler is to know of each model, as far as that is known by now."""
+        return [_informed(spec, self.footprints.figure(spec.name)) for spec in self.bare_specs]
 
     def keep(
         self,
@@ -132,22 +149,41 @@ class Books:
         background.spawn(needs.begin(), name="footprints")
         background.spawn(watch.run(), name="memory watch")
         survey = Survey(watch, memory, self.machine, footprints)
-        return Kept(report=settling.report, survey=survey)
+        return Kept(needs=needs, watch=watch, settling=settling, survey=survey)
+
+
+def _estimate(
+    config: Config,
+    capacity: Mapping[str, int],
+    plans: Mapping[str, Plan],
+    usable: Mapping[str, list[str]] | None,
+    model: str,
+) -> Estimate | None:
+    """Return what a model's file says; None for one that isn't configured any more."""
+    if model not in plans:
+        return None
+    gpus = None if usable is None else usable[model]
+    return estimate_for(config.models[model], capacity, plans[model].env, gpus=gpus)
 
 
 def _capacity(
     config: Config, look: Look, gpus: Sequence[Reading], asleep_bytes: int
 ) -> dict[str, int]:
-    """Return the bytes a device that models may hold, and say in the log what was measured."""
+    """Return the bytes a device that models may hold."""
     capacity = capacities(config.memory, look.devices, asleep_bytes=asleep_bytes)
     if not capacity or config.memory.devices:
         return capacity
     if unmeasured := unmeasured_gpu(nvidia_is_read=bool(gpus)):
         logger.warning(_ONE_AT_A_TIME, unmeasured)
         return {}
-    there = ", ".join(f"{size_text(size)} of {device}" for device, size in capacity.items())
-    logger.info("memory for models: %s", there)
     return capacity
+
+
+def _tell(config: Config, capacity: Mapping[str, int]) -> None:
+    """Say in the log what was measured."""
+    if capacity and not config.memory.devices:
+        there = ", ".join(f"{size_text(size)} of {device}" for device, size in capacity.items())
+        logger.info("memory for models: %s", there)
 
 
 def _usable(plans: Mapping[str, Plan], gpus: Sequence[Reading]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from llmsnap.config.schema import Config
@@ -13,7 +14,7 @@ from llmsnap.sleep.choose import Choice, Mode, allowed, choose
 from llmsnap.sleep.driver import SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
-from llmsnap.sleep.recipe import recipes_for
+from llmsnap.sleep.recipe import Recipe, recipes_for
 from llmsnap.sleep.secondstep import SecondStep
 
 if TYPE_CHECKING:
@@ -36,25 +37,44 @@ class Drivers:
         self._gpus = machine.gpus
         self._built: dict[str, SleepDriver] = {}
         self._cuda: CudaDriver | None = None
+        self._endpoints: EndpointsDriver | None = None
+        self._recipes = recipes_for(config, check_path)
+        self._swap_bytes = machine.host.swap().free_bytes
         self._prepared = False
 
     def chooser(self, model: str) -> Chooser | None:
         """Return what finds how `model` sleeps; None: it is not to sleep."""
         mode = self._config.models[model].sleep_mode
-        return None if mode == "off" else Chooser(self, mode)
+        if mode == "off":
+            return None
+        multi_gpu = self._config.sleep.multi_gpu
+        return Chooser(self, mode, self._recipes.get(model), multi_gpu=multi_gpu)
 
-    def tiers(self) -> dict[str, int]:
-        """Return how many bytes there are for what sleeps, by tier."""
-        budget = self._config.sleep.ram_budget_bytes
+    def adopt(self, config: Config) -> None:
+        """Go by other settings; what sleeps wakes by the driver that put it to sleep."""
+        self._config = config
+        self._recipes = recipes_for(config, check_path)
+        if self._endpoints is not None:
+            self._endpoints.adopt(self._recipes)
+        if self._cuda is not None:
+            self._cuda.allow_multi_gpu(allowed=config.sleep.multi_gpu)
+
+    def tiers(self, config: Config) -> dict[str, int]:
+        """Return how many bytes `config` has for what sleeps, by tier.
+
+        Of swap it is what was free at the start.
+        """
+        budget = config.sleep.ram_budget_bytes
         if budget is None:
             budget = self._host.ram().total_bytes // _HALF
-        return {"ram": budget, "swap": self._host.swap().free_bytes}
+        return {"ram": budget, "swap": self._swap_bytes}
 
     def all(self) -> Mapping[str, SleepDriver]:
         """Return every driver by its name."""
         if not self._built:
             self._cuda = self._cuda_driver()
-            for driver in (self._endpoints(), self._cuda, self._pageout()):
+            self._endpoints = EndpointsDriver(self._recipes)
+            for driver in (self._endpoints, self._cuda, self._pageout()):
                 self._built[driver.name] = driver
         return self._built
 
@@ -73,9 +93,6 @@ class Drivers:
         for driver in self._built.values():
             await driver.aclose()
 
-    def _endpoints(self) -> SleepDriver:
-        return EndpointsDriver(recipes_for(self._config, check_path))
-
     def _cuda_driver(self) -> CudaDriver:
         from llmsnap.sleep.cuda import CudaDriver
         from llmsnap.sleep.cuda_client import CudaClient
@@ -93,21 +110,24 @@ class Drivers:
         return PageOutDriver(self._host, listens)
 
 
+@dataclass(frozen=True, slots=True)
 class Chooser:
-    """Finds how one model's process sleeps."""
+    """Finds how one model's process sleeps; equal ones find the same."""
 
-    def __init__(self, drivers: Drivers, mode: Mode) -> None:
-        self._drivers = drivers
-        self._mode = mode
+    drivers: Drivers
+    mode: Mode
+    recipe: Recipe | None = None
+    """What the driver of endpoints goes by."""
+    multi_gpu: bool = False
 
     async def prepare(self) -> None:
         """Start CUDA, if this model may sleep by it."""
-        if "cuda" in allowed(self._mode):
-            await self._drivers.prepare_cuda()
+        if "cuda" in allowed(self.mode):
+            await self.drivers.prepare_cuda()
 
     async def choose(self, target: Target) -> Choice:
         """Return the best driver that works for this process, and why not the others."""
-        return await choose(self._mode, target, self._drivers.all())
+        return await choose(self.mode, target, self.drivers.all())
 
 
 async def listens(pids: Collection[int], host: str, port: int) -> bool:

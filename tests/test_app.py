@@ -17,10 +17,11 @@ import aiohttp
 import pytest
 
 from llmsnap import app
-from llmsnap.app import Signals, logging_of, refuse_own_port, serve
+from llmsnap.app import Signals, refuse_own_port, serve
 from llmsnap.config.loader import Loaded, loads
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.errors import ConfigError, ListenFailed
+from llmsnap.journal import Journal
 from llmsnap.web.address import Address
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.pagecache import drop, resident_bytes, write_file
@@ -139,9 +140,9 @@ async def test_known_secrets_are_blank_in_the_log(capfd: pytest.CaptureFixture[s
     """Keys of clients and of models, on standard output and over HTTP."""
     model = ModelConfig(cmd="serve --api-key upstream-secret")
     config = Config(api_keys=("client-secret",), models={"a": model})
-    with logging_of(config) as (logs, _):
+    with Journal.opened(config) as journal:
         logging.getLogger("llmsnap.test").info("with client-secret and upstream-secret")
-        history = logs.combined.history()
+        history = journal.logs.combined.history()
 
     assert history == b"[INFO] with *** and ***\n"
     assert capfd.readouterr().out == history.decode()
@@ -151,11 +152,11 @@ async def test_known_secrets_are_blank_in_the_log(capfd: pytest.CaptureFixture[s
 async def test_the_log_level_is_the_configured_one(level: str, shown: int) -> None:
     """An unknown one is info."""
     log = logging.getLogger("llmsnap.test")
-    with logging_of(Config(log_level=level, log_to_stdout="none")) as (logs, _):
+    with Journal.opened(Config(log_level=level, log_to_stdout="none")) as journal:
         log.debug("1")
         log.info("2")
         log.warning("3")
-        lines = logs.proxy.history().splitlines()
+        lines = journal.logs.proxy.history().splitlines()
 
     assert len(lines) == shown
     assert logging.getLogger("llmsnap").level == logging.NOTSET

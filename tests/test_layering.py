@@ -19,7 +19,9 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"drivers", "books", "keeping"},
+    {"drivers", "books", "keeping", "journal"},
+    {"fleet"},
+    {"reloading"},
     {"app", "doctor"},
     {"cli", "demo"},
 ]

@@ -16,6 +16,7 @@ _MODULES: Final = {
     "wake": "orders",
     "sleep": "orders",
     "unload": "orders",
+    "reload": "orders",
     "logs": "logs",
     "demo": "demo",
 }

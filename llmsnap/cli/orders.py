@@ -70,6 +70,29 @@ def _in_seconds(phases: dict[str, float]) -> Iterator[tuple[str, float]]:
 
 
 @click.command()
+@talks_to_proxy
+@as_json
+def reload(url: str, key: str, json_wanted: bool) -> None:
+    """Have the proxy read its configuration again; only what has changed is touched."""
+    answer = Client(url, key).json("POST", "/api/config/reload")
+    click.echo(json.dumps(answer, indent=2) if json_wanted else _reloaded(answer))
+
+
+def _reloaded(answer: dict[str, Any]) -> str:
+    """Return what has changed, a line a kind."""
+    kinds = {
+        "added": "added",
+        "removed": "removed",
+        "restarted": "to be restarted",
+        "adopted": "with new settings",
+        "settings": "changed at the top",
+        "waiting": "only after a restart of llmsnap",
+    }
+    lines = [f"{words}: {', '.join(answer[kind])}" for kind, words in kinds.items() if answer[kind]]
+    return "\n".join(lines) or "nothing has changed"
+
+
+@click.command()
 @click.argument("model", required=False)
 @click.option(
     "--timeout",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from llmsnap.cli.notify import Service
 from llmsnap.cli.places import find_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import Config
+from llmsnap.config.watching import Source
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.runfile import state_folder
 from llmsnap.web.address import Address, parse_address, tls_context
@@ -34,7 +36,9 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--tls-cert-file", type=FILE, help="Serve HTTPS with this certificate.")
 @click.option("--tls-key-file", type=FILE, help="Its key.")
 @click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
-@click.option("--watch-config", is_flag=True, help="Not supported yet.")
+@click.option(
+    "--watch-config", is_flag=True, help="Go by the configuration anew whenever it changes."
+)
 def serve(
     config: Path | None,
     config_dir: Path | None,
@@ -45,20 +49,19 @@ def serve(
     watch_config: bool,
 ) -> None:
     """Run the proxy until Ctrl-C."""
-    if watch_config:
-        click.echo("llmsnap: --watch-config is not supported yet and ignored", err=True)
     if (tls_cert_file is None) != (tls_key_file is None):
         raise LlmsnapError("--tls-cert-file and --tls-key-file go together; give both or neither")
     tls = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
     address = parse_address(listen or ("127.0.0.1:8443" if tls else "127.0.0.1:8080"))
-    loaded = load(*find_configs(config, config_dir))
+    source = Source.at(partial(find_configs, config, config_dir), watched=watch_config)
+    loaded = load(*source.files())
     service = Service(os.environ)
 
     def announce(here: Address) -> None:
         greet(loaded.config, here, tls=tls is not None)
         service.ready()
 
-    run(loaded, address, announce, tls=tls, state=state_dir)
+    run(loaded, address, announce, tls=tls, state=state_dir, source=source)
 
 
 def run(
@@ -68,8 +71,12 @@ def run(
     *,
     tls: tuple[Path, Path] | None = None,
     state: Path | None = None,
+    source: Source | None = None,
 ) -> None:
-    """Serve until a signal, then leave with the exit code; `announce` tells where it listens."""
+    """Serve until a signal, then leave with the exit code; `announce` tells where it listens.
+
+    `source` is where `loaded` can be read again.
+    """
     import uvloop
 
     from llmsnap.app import serve as serve_until_told
@@ -80,6 +87,7 @@ def run(
         announce,
         state_dir=state_folder(os.environ, state),
         tls=tls_context(*tls) if tls else None,
+        source=source,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         sys.exit(runner.run(proxy))

@@ -22,6 +22,7 @@ _AT_START: Final = {
     "store": "the database is opened at the start",
     "activity": "what is kept of requests is settled at the start",
     "metricsMaxInMemory": "what is kept of requests is settled at the start",
+    "performance": "samples are taken from the start on",
     "captureBuffer": "what is kept of requests is settled at the start",
 }
 """Keys that count from the next start of the proxy, each with the reason."""

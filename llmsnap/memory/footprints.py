@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -127,12 +127,24 @@ class Footprints:
         estimate: Callable[[str], Estimated | None] = lambda _: None,
         capacity: Callable[[], Bytes] = dict,
     ) -> None:
-        self._subjects = subjects
+        self._subjects = dict(subjects)
         self._store = store
         self._estimate = estimate
         self._capacity = capacity
         self._known = {model: _Known() for model in subjects}
         store.write(_PRUNE, ())
+
+    def inherit(self, before: Footprints) -> None:
+        """Go on with what `before` knows of commands that are the same.
+
+        Models that only `before` has are kept too: their processes may live on for a while.
+        """
+        for model, subject in before._subjects.items():
+            now = self._subjects.setdefault(model, replace(subject, pinned=False))
+            if now.command == subject.command:
+                self._known[model] = before._known[model]
+            else:
+                self._known.setdefault(model, _Known())
 
     def figure(self, model: str) -> Figure:
         """Return what `model` needs: declared, else learned, else estimated."""

@@ -52,6 +52,10 @@ class Survey:
         self._machine = machine
         self._seen: dict[str, Reading] = {}
 
+    def adopt(self, config: MemoryConfig, footprints: Footprints) -> None:
+        """Go by other settings from now on."""
+        self.figure, self._config = footprints.figure, config
+
     @property
     def faults(self) -> tuple[str, ...]:
         """Why something can't be read, in words for the operator."""

@@ -215,9 +215,13 @@ class Logs:
         """What goes to standard output, by `logToStdout`."""
         self._models: dict[str, LogBuffer] = {}
         self._stdout = stdout
-        self._proxy_is_shown = to_stdout in ("proxy", "both")
-        self._upstream_is_shown = to_stdout in ("upstream", "both")
         self._closed = False
+        self.show(to_stdout)
+
+    def show(self, whose: Literal["proxy", "upstream", "both", "none"]) -> None:
+        """Send to standard output, and to the combined log, what `logToStdout` says."""
+        self._proxy_is_shown = whose in ("proxy", "both")
+        self._upstream_is_shown = whose in ("upstream", "both")
 
     def model(self, model: str) -> LogBuffer:
         """Return the log of `model`; it outlives the model's processes."""
@@ -263,7 +267,7 @@ class ProxyLog(logging.Handler):
     ) -> None:
         super().__init__()
         self._logs = logs
-        self._layout = layout
+        self.layout = layout
         self._blank = blank
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -281,7 +285,7 @@ class ProxyLog(logging.Handler):
     def _line(self, record: logging.LogRecord) -> bytes:
         level = _LEVEL_NAMES.get(record.levelno, record.levelname)
         when = datetime.fromtimestamp(record.created)
-        return proxy_line(self._blank(self.format(record)), level, self._layout, when)
+        return proxy_line(self._blank(self.format(record)), level, self.layout, when)
 
 
 def proxy_line(text: str, level: str, layout: str, when: datetime | None = None) -> bytes:

@@ -58,6 +58,11 @@ class Needs:
         self._log = log
         self._on_gpu = any(device != HOST for device in capacity)
 
+    def adopt(self, footprints: Footprints, capacity: Mapping[str, int]) -> None:
+        """Go by other settings from now on."""
+        self._footprints = footprints
+        self._on_gpu = any(device != HOST for device in capacity)
+
     async def begin(self) -> None:
         """Tell what is known of all models, from earlier times and from their files."""
         self._tell(await self._footprints.refresh())

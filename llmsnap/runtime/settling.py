@@ -68,7 +68,8 @@ class Settling:
         self._fleet = fleet
         self._background = background
         self._deliver = deliver
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """Longest wait for memory to come back."""
         self._clock = clock
         self._left: set[str] = set()
         """Models whose memory is on its way back."""
@@ -106,12 +107,12 @@ class Settling:
             self._deliver(news)
 
     async def _await_memory(self, departure: Departure) -> None:
-        deadline = self._clock() + self._timeout_s
+        deadline = self._clock() + self.timeout_s
         while True:
             picture = await self._watch.look()
             missing = _missing(departure, picture, self._left)
             if _is_hidden(departure, picture):
-                deadline = self._clock() + self._timeout_s
+                deadline = self._clock() + self.timeout_s
             if not missing or self._clock() >= deadline or self._fleet.closing:
                 break
             await asyncio.sleep(_POLL_S)
@@ -122,7 +123,7 @@ class Settling:
                 departure.model,
                 size_text(size),
                 device,
-                self._timeout_s,
+                self.timeout_s,
             )
         self._watch.gone(departure.model, missing)
 

@@ -116,6 +116,11 @@ class Watch:
         self._moved = asyncio.Event()
         self._turn = asyncio.Lock()
 
+    def adopt(self, learns: Learns, config: MemoryConfig, capacity: Mapping[str, int]) -> None:
+        """Go by other settings from now on."""
+        self._learns, self._config, self.capacity = learns, config, capacity
+        self.foreign = {device: self.foreign.get(device, 0) for device in capacity}
+
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:

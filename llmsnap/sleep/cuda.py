@@ -97,6 +97,10 @@ class CudaDriver:
         self._sizes: dict[str, tuple[int, int]] = {}
         """By model: a generation, and how many bytes a sleep of it moves."""
 
+    def allow_multi_gpu(self, *, allowed: bool) -> None:
+        """Have processes on several GPUs put to sleep too, or not, from now on."""
+        self._examiner.multi_gpu = allowed
+
     async def prepare(self) -> None:
         """Start CUDA's processes, if there is a GPU; the first of their calls take seconds."""
         await self._examiner.prepare()

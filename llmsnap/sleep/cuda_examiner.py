@@ -39,7 +39,8 @@ class Examiner:
         self._host = host
         self._clock = clock
         self._limits = limits
-        self._multi_gpu = multi_gpu
+        self.multi_gpu = multi_gpu
+        """Whether processes on several GPUs are put to sleep, too."""
         self._proc = proc
         self._machine_fault: str | None = None
         self._faults: dict[str, tuple[int, str]] = {}
@@ -90,7 +91,7 @@ class Examiner:
 
     async def _find(self, target: Target) -> Holding:
         gpus = await read_now(self._gpus, self._clock)
-        holding = await find_holding(target, gpus, self._client, multi_gpu=self._multi_gpu)
+        holding = await find_holding(target, gpus, self._client, multi_gpu=self.multi_gpu)
         generation, measured = self._measured.get(target.model, (0, {}))
         if holding.exact or generation != target.generation:
             return holding

@@ -29,8 +29,13 @@ class EndpointsDriver:
 
     def __init__(self, recipes: Mapping[str, Recipe]) -> None:
         self._recipes = recipes
+        self._slept_by: dict[str, Recipe] = {}
         self._calls = Calls()
         self._canaries = Canaries()
+
+    def adopt(self, recipes: Mapping[str, Recipe]) -> None:
+        """Go by other recipes; a server for which there is none any more wakes by its last one."""
+        self._recipes = recipes
 
     async def probe(self, target: Target) -> Verdict:
         """Return whether the model has steps for both ways; the server isn't asked."""
@@ -50,7 +55,7 @@ class EndpointsDriver:
         """
         clock = asyncio.get_running_loop().time
         began = clock()
-        recipe = self._recipes[target.model]
+        recipe = self._slept_by[target.model] = self._recipes[target.model]
         talk = self._calls.to(target, SleepFailed, "sleepRequestTimeout")
         if recipe.canary:
             before = self._calls.to(target, SleepRefused, "sleepRequestTimeout")
@@ -64,7 +69,7 @@ class EndpointsDriver:
         """Run the wake steps, then let the server prove itself; raise WakeFailed if it doesn't."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        recipe = self._recipes[target.model]
+        recipe = self._recipes.get(target.model) or self._slept_by[target.model]
         talk = self._calls.to(target, WakeFailed, "wakeRequestTimeout")
         await talk.run("wakeEndpoints", recipe.wake)
         if recipe.is_asleep:

@@ -21,14 +21,17 @@ class AccessLog(AbstractAccessLogger):
     """Writes the lines; `write` gets those of one turn of the loop together, without their ends.
 
     They don't go through `logging`, which would take as long over each as all else that we do for
-    a request. With `polls`, looks of monitors and of the page are written, too, that don't fail.
+    a request.
     """
 
     def __init__(self, write: Callable[[list[str]], None], *, polls: bool = False) -> None:
         super().__init__(logging.getLogger(__name__), "")
         self._write = write
         self._lines: list[str] = []
-        self._polls = polls
+        self.polls = polls
+        """Whether the health checks of monitors are written too."""
+        self.is_wanted = True
+        """Whether anything is written."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Write the line of one of aiohttp's requests."""
@@ -37,7 +40,9 @@ class AccessLog(AbstractAccessLogger):
     def note(self, request: Head, status: int, size: int, took_s: float) -> None:
         """Write the line of a request that was answered with `size` bytes."""
         path = request.path
-        if path.startswith(_UNLOGGED) or (not self._polls and is_poll(request, status)):
+        if not self.is_wanted or path.startswith(_UNLOGGED):
+            return
+        if not self.polls and is_poll(request, status):
             return
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._hand_on)

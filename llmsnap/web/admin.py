@@ -12,7 +12,7 @@ from aiohttp import web
 
 from llmsnap import __version__
 from llmsnap.config.resolved import all_secrets
-from llmsnap.config.schema import Config
+from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.secrets import blank, blank_command
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
@@ -69,14 +69,20 @@ class Admin:
         clock: Callable[[], float],
         memory: Memory | None = None,
     ) -> None:
-        self._config = config
-        self._names = config.names()
         self._fleet = fleet
         self._clock = clock
         self._memory = memory
+        self._models: dict[str, ModelConfig] = {}
+        """Those that were taken out while they run, too."""
+        self.adopt(config)
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self._models |= config.models
+        self._names = config.names()
         self._neighbours = Neighbours(config.peers)
         secrets = all_secrets(config)
-        models = config.models.items()
+        models = self._models.items()
         self._commands = {id_: blank(blank_command(model.cmd), secrets) for id_, model in models}
         self._proxies = {id_: blank(model.proxy, secrets) for id_, model in models}
 
@@ -113,7 +119,7 @@ class Admin:
         for view in self._fleet.views():
             if view.state in UNLOADED_STATES:
                 continue
-            model = self._config.models[view.model]
+            model = self._models[view.model]
             yield {
                 "model": view.model,
                 "state": PEER_STATES.get(view.state, view.state),
@@ -132,7 +138,7 @@ class Admin:
         return json_answer(answer)
 
     def _entry(self, view: ModelView) -> dict[str, Any]:
-        model = self._config.models[view.model]
+        model = self._models[view.model]
         rest = self._fleet.rest(view.model)
         now = self._clock()
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -53,6 +53,11 @@ class EventRoutes:
         self._parts = parts
         parts.watch(lambda *_: events.publish("modelStatus", self._models))
         parts.standins.watch(self._profile_changed)
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on, and tell of its models."""
+        self._parts = replace(self._parts, config=config)
+        self._events.publish("modelStatus", self._models)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -123,7 +128,7 @@ class EventRoutes:
     def _models(self) -> list[dict[str, Any]]:
         config = self._parts.config
         local = [
-            _local_model(view, config.models[view.model])
+            _local_model(view, config.models.get(view.model) or ModelConfig(unlisted=True))
             for view in sorted(self._parts.views(), key=lambda view: view.model)
         ]
         return [*local, *(_peers_model(name, one.peer) for name, one in _peers(config))]

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
+from llmsnap.config.schema import Config
 from llmsnap.runtime.tasks import Background
 from llmsnap.web.accesslog import AccessLog
 from llmsnap.web.body import HeldBody
@@ -43,7 +44,7 @@ class Serves(Protocol):
     async def serve(self, request: Head, body: HeldBody, outlet: Outlet) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Express:
     """What is served here, and by whom."""
 
@@ -51,6 +52,10 @@ class Express:
     gate: Gate
     proxy: Serves
     most_body_bytes: int = MOST_BODY_BYTES
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self.most_body_bytes = min(MOST_BODY_BYTES, config.max_body_bytes)
 
 
 EXPRESS = web.AppKey("express", Express)

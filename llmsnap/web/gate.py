@@ -11,14 +11,15 @@ from typing import Final
 
 from aiohttp import web
 
+from llmsnap.config.schema import Config
 from llmsnap.errors import Forbidden, LlmsnapError, Unauthorized
 from llmsnap.web.envelope import Handler, error_response
-from llmsnap.web.head import Head
+from llmsnap.web.head import Head, forget_heads
 
 OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico", "/ui", "/upstream"})
 """Paths that need no key; nor do the files of the page, which asks for the key itself."""
 
-_ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/")
+_ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/", "/api/config/")
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::\d+)?", re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -36,10 +37,20 @@ class Gate:
     def __init__(
         self, *, api_keys: Sequence[str], allowed_hosts: Sequence[str], loopback: bool
     ) -> None:
+        self._loopback = loopback
+        self._known_hosts: set[str] = set()
+        self._let_in(api_keys, allowed_hosts)
+
+    def adopt(self, config: Config) -> None:
+        """Go by other settings, for clients who are connected already, too."""
+        self._let_in(config.api_keys, config.allowed_hosts)
+        forget_heads()
+
+    def _let_in(self, api_keys: Sequence[str], allowed_hosts: Sequence[str]) -> None:
         self._keys = [key.encode() for key in api_keys]
         self._allowed = frozenset(host_name(host) or _bare(host) for host in allowed_hosts)
-        self._checks_host = (loopback or bool(allowed_hosts)) and "*" not in self._allowed
-        self._known_hosts: set[str] = set()
+        self._checks_host = (self._loopback or bool(allowed_hosts)) and "*" not in self._allowed
+        self._known_hosts.clear()
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:

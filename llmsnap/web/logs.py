@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
+from llmsnap.config.schema import Config
 from llmsnap.errors import BadRequest
 from llmsnap.runtime.logs import LogBuffer, Logs
 
@@ -24,6 +25,10 @@ class LogRoutes:
     def __init__(self, logs: Logs, names: Mapping[str, str]) -> None:
         self._logs = logs
         self._names = names
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self._names = config.names()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""

@@ -40,7 +40,7 @@ class Monitoring:
     """Asks models that are up, and remembers what they said for when they aren't."""
 
     def __init__(self, lender: Lender, pools: Pools) -> None:
-        self._lender = lender
+        self.lender = lender
         self._pools = pools
         self._loop = asyncio.get_running_loop()
         self._seen: dict[str, dict[bytes, Seen]] = {}
@@ -56,7 +56,7 @@ class Monitoring:
         trouble: LlmsnapError = Conflict(
             f"model {model!r} isn't up, and this is no reason to load it"
         )
-        if (upstream := self._lender.upstream(model)) is not None:
+        if (upstream := self.lender.upstream(model)) is not None:
             try:
                 seen = await self._ask(order, upstream)
             except LlmsnapError as error:

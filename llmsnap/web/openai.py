@@ -35,6 +35,10 @@ class ModelList:
         self._views = views
         self._standins = standins
 
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self._config = config
+
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
         return [web.get("/v1/models", self.show), web.get("/models", self.show)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from functools import lru_cache, partial
 from time import monotonic
 from typing import Final
@@ -62,15 +63,11 @@ class Proxy:
         self.outbox = Outbox(loop)
         self.mark = f"llmsnap-{secrets.token_hex(8)}"
         """What it calls itself towards peers, in `Via`."""
-        routes = routes_for(
-            config, lambda id_: Manner(id_, model_line(id_), dates, ping_s), self.mark
-        )
-        self._routes = {name: routes[id_] for name, id_ in all_names(config).items()}
+        self._manner_of = lambda id_: Manner(id_, model_line(id_), dates, ping_s)
+        self._pools = Pools({})
+        self._go_by(config)
         self.standins = StandIns(config, lender.view)
         self._targets = {path: without_prefix(path) for path in _INFERENCE}
-        self._max_body_bytes = config.max_body_bytes
-        self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
-        self._pools = Pools({id_: route.config.timeouts for id_, route in routes.items()})
         self._background = Background()
         courier = Courier(self._pools, self.outbox, self._background)
         self.inflight = InFlight()
@@ -79,6 +76,22 @@ class Proxy:
         )
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]
+
+    def adopt(self, config: Config, lender: Lender) -> None:
+        """Go by another configuration, for all requests that come from now on."""
+        self._go_by(config)
+        self.standins.adopt(config)
+        self._shop = replace(self._shop, lender=lender)
+        self._monitoring.lender = lender
+
+    def _go_by(self, config: Config) -> None:
+        routes = routes_for(config, self._manner_of, self.mark)
+        self.names = all_names(config)
+        """Every name that a request may use, with the id that it means."""
+        self._routes = {name: routes[id_] for name, id_ in self.names.items()}
+        self._max_body_bytes = config.max_body_bytes
+        self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
+        self._pools.adopt({id_: route.config.timeouts for id_, route in routes.items()})
 
     async def aclose(self) -> None:
         """End what clients who have left still have running, and close all connections."""

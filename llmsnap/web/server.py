@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -12,9 +12,8 @@ from llmsnap.config.schema import Config
 from llmsnap.runtime.logs import Logs
 from llmsnap.web.admin import Admin, Fleet
 from llmsnap.web.devices import Memory
-from llmsnap.web.directory import all_names
 from llmsnap.web.envelope import render_errors
-from llmsnap.web.express import EXPRESS, MOST_BODY_BYTES, Express, Serves
+from llmsnap.web.express import EXPRESS, Express, Serves
 from llmsnap.web.gate import Gate
 from llmsnap.web.inflight import InFlight, InFlightRoutes
 from llmsnap.web.logs import LogRoutes
@@ -58,11 +57,24 @@ QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras", "/props")
 """Inference routes whose query names the model."""
 
 
+class Adopts(Protocol):
+    """A part that can go by another configuration from one moment to the next."""
+
+    def adopt(self, config: Config) -> None: ...
+
+
+PARTS: Final = web.AppKey("parts", tuple[Adopts, ...])
+"""What of an application goes by the configuration."""
+
+
 class Inference(Forwarding, Serves, Protocol):
     """The hot path, as the routes see it."""
 
     @property
     def standins(self) -> StandIns: ...
+
+    @property
+    def names(self) -> Mapping[str, str]: ...
 
     @property
     def inflight(self) -> InFlight: ...
@@ -91,44 +103,38 @@ def build_app(
         middlewares=[render_errors, gate.guard],
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
+    admin = Admin(config, fleet, clock, memory)
+    listed = ModelList(config, fleet.views, proxy.standins)
+    log_routes, upstream = LogRoutes(logs, config.names()), upstream_routes(config, fleet, proxy)
+    express = Express(frozenset({*JSON_POSTS, *FORM_POSTS}), gate, proxy)
+    express.adopt(config)
     for route in (
-        *Admin(config, fleet, clock, memory).routes(),
-        *listing_routes(config, fleet, proxy),
+        *admin.routes(),
+        *PageRoutes().routes(),
+        *listed.routes(),
         *ProfileRoutes(proxy.standins).routes(),
         *InFlightRoutes(proxy.inflight, clock).routes(),
-        *LogRoutes(logs, config.names()).routes(),
-        *upstream_routes(config, fleet, proxy),
+        *log_routes.routes(),
+        *upstream.routes(),
         *more,
         *inference_routes(proxy),
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
-    app[EXPRESS] = Express(
-        frozenset({*JSON_POSTS, *FORM_POSTS}),
-        gate,
-        proxy,
-        min(MOST_BODY_BYTES, config.max_body_bytes),
-    )
+    app[EXPRESS] = express
+    app[PARTS] = (gate, admin, listed, log_routes, upstream, express)
     return app
 
 
-def listing_routes(config: Config, fleet: Fleet, proxy: Inference) -> list[web.RouteDef]:
-    """Return the routes that show what there is: to people, and to clients."""
-    models = ModelList(config, fleet.views, proxy.standins)
-    return [*PageRoutes().routes(), *models.routes()]
-
-
-def upstream_routes(config: Config, fleet: Fleet, proxy: Inference) -> list[web.RouteDef]:
-    """Return the routes to models' own servers."""
-    standins, names = proxy.standins, all_names(config)
-    routes = UpstreamRoutes(
-        lambda: standins.pinned_names(names),
+def upstream_routes(config: Config, fleet: Fleet, proxy: Inference) -> UpstreamRoutes:
+    """Return what leads to models' own servers."""
+    return UpstreamRoutes(
+        lambda: proxy.standins.pinned_names(proxy.names),
         config.models,
         config.upstream.ignore_paths,
         fleet.view,
         proxy,
     )
-    return routes.routes()
 
 
 def inference_routes(proxy: Inference) -> list[web.RouteDef]:

@@ -15,17 +15,26 @@ class StandIns:
     """What such a name means now. A pin comes first, and its target may be a selector."""
 
     def __init__(self, config: Config, view: Callable[[str], ModelView]) -> None:
-        self.profiles = config.profiles
         self.active: str | None = None
         """The profile whose pins count; None: no pins do."""
         self.pins: Mapping[str, str | None] = {}
-        state_of = _states(config.names(), view)
+        self.selectors: dict[str, Selector] = {}
+        self.names: frozenset[str] = frozenset()
+        """Those that stand for others now."""
+        self._view = view
+        self._watchers: list[Callable[[], None]] = []
+        self.adopt(config)
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration; the active profile stays so, if it is still there."""
+        state_of, before = _states(config.names(), self._view), self.selectors
+        self.profiles = config.profiles
         self.selectors = {
             name: Selector(selector, state_of) for name, selector in config.selectors.items()
         }
-        self.names = frozenset(self.selectors)
-        """Those that stand for others now."""
-        self._watchers: list[Callable[[], None]] = []
+        for name in before.keys() & self.selectors.keys():
+            self.selectors[name].in_flight = before[name].in_flight
+        self.activate(self.active if self.active in self.profiles else None)
 
     @contextmanager
     def standing_in(self, name: str) -> Iterator[str]:

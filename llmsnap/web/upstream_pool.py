@@ -44,6 +44,11 @@ class Pool:
         # With `localhost` there are two places where it may listen, and the one that does is kept.
         self._hosts = _LOOPBACK if upstream.host == "localhost" else (upstream.host,)
 
+    @property
+    def is_peers(self) -> bool:
+        """Whether this leads to another machine's model."""
+        return self.upstream.generation == 0
+
     def take(self) -> UpstreamConnection | None:
         """Return the connection that was used last, if one is kept and young enough."""
         youngest = self._loop.time() - self._idle_s
@@ -128,7 +133,7 @@ class Pools:
     """The pool of each model that is up."""
 
     def __init__(self, timeouts: Mapping[str, Timeouts]) -> None:
-        self._timeouts = timeouts
+        self._timeouts = dict(timeouts)
         self._pools: dict[str, Pool] = {}
 
     def of(self, upstream: Upstream) -> Pool:
@@ -139,6 +144,16 @@ class Pools:
             pool = Pool(upstream, self._timeouts[upstream.model])
             self._pools[upstream.model] = pool
         return pool
+
+    def adopt(self, timeouts: Mapping[str, Timeouts]) -> None:
+        """Go by other limits; connections that go by the old ones end with their answers.
+
+        So do those to peers, which may be other ones now.
+        """
+        for model, pool in list(self._pools.items()):
+            if pool.is_peers or timeouts.get(model, self._timeouts[model]) != self._timeouts[model]:
+                self.drop(model)
+        self._timeouts |= timeouts  # who is gone may still have requests
 
     def follow(self, view: ModelView, _: State) -> None:
         """Drop the connections to a model that isn't ready any more."""

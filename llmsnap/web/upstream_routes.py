@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 
+from llmsnap.config.schema import Config
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.errors import Conflict, Forbidden, ModelNotFound
@@ -51,9 +52,17 @@ class UpstreamRoutes:
         """`names` returns what names mean now; `local` are the ids of models of this machine."""
         self._names = names
         self._local = frozenset(local)
-        self._ignored = [re.compile(pattern) for pattern in ignore_paths]
+        self._ignore(ignore_paths)
         self._view = view
         self._proxy = proxy
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self._local = frozenset(config.models)
+        self._ignore(config.upstream.ignore_paths)
+
+    def _ignore(self, patterns: Sequence[str]) -> None:
+        self._ignored = [re.compile(pattern) for pattern in patterns]
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""

@@ -17,7 +17,9 @@ from tests.config.reading import model
 
 def reader(macros: Mapping[str, MacroValue], *, start_port: int = 5800) -> ModelReader:
     """Return a reader with global `macros`."""
-    return ModelReader(Config(start_port=start_port), macros, Budget(), Decoder(), Ports({}, start_port))
+    return ModelReader(
+        Config(start_port=start_port), macros, Budget(), Decoder(), Ports({}, start_port)
+    )
 
 
 def test_ports_are_counted_up() -> None:

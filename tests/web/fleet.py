@@ -28,6 +28,7 @@ from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.admin import Held
 from llmsnap.web.body import HeldBody
 from llmsnap.web.devices import Memory
+from llmsnap.web.directory import all_names
 from llmsnap.web.head import Head
 from llmsnap.web.inflight import InFlight
 from llmsnap.web.metrics import MetricsRoute
@@ -119,6 +120,7 @@ class EchoProxy:
     def __init__(self, config: Config, fleet: FakeFleet) -> None:
         self.standins = StandIns(config, fleet.view)
         self.inflight = InFlight()
+        self.names = all_names(config)
 
     @cached_property
     def outbox(self) -> Outbox:

@@ -1,0 +1,168 @@
+"""Builds what runs the models, and has it go by another configuration while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from llmsnap.books import Books, Kept
+from llmsnap.config.schema import Config
+from llmsnap.core.constraints import constraints_for
+from llmsnap.core.messages import Reconfigured
+from llmsnap.core.scheduler import Scheduler
+from llmsnap.core.specs import schedule_for
+from llmsnap.drivers import Drivers
+from llmsnap.memory.footprints import Keeps
+from llmsnap.memory.host import Host
+from llmsnap.memory.machine import Machine
+from llmsnap.runtime.devices import Survey
+from llmsnap.runtime.health import Prober
+from llmsnap.runtime.life import Tools
+from llmsnap.runtime.logs import Logs
+from llmsnap.runtime.plan import Plan, plan_for
+from llmsnap.runtime.prefetch import Prefetch, ReadAhead
+from llmsnap.runtime.runfile import RunFiles
+from llmsnap.runtime.runner import Runner
+from llmsnap.runtime.supervisor import Supervisor
+from llmsnap.runtime.tasks import Background
+from llmsnap.telemetry.contexts import Contexts
+from llmsnap.telemetry.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """All that takes time to find out before another configuration can count."""
+
+    config: Config
+    plans: Mapping[str, Plan]
+    books: Books
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The supervisor, and those that it works with."""
+
+    supervisor: Supervisor
+    machine: Machine
+    drivers: Drivers
+    ahead: ReadAhead
+    tools: Tools
+    kept: Kept
+    store: Keeps
+    books: list[Books]
+    """Those that are kept, as the only one."""
+    runners: dict[str, Runner]
+    """Of every model that there was since the start."""
+
+    @property
+    def survey(self) -> Survey:
+        """What is known of memory."""
+        return self.kept.survey
+
+    async def draft(self, config: Config) -> Draft:
+        """Find out what it takes to go by `config`; nothing changes yet. Raises ConfigError."""
+        plans = plans_for(config)
+        tiers, before = self.drivers.tiers(config), self.books[0]
+        books = await Books.open(
+            config, self.machine, plans, self.store, asleep_bytes=tiers["ram"], before=before
+        )
+        return Draft(config=config, plans=plans, books=books)
+
+    def adopt(self, draft: Draft, outdated: Collection[str]) -> None:
+        """Go by `draft` from now on; the processes of `outdated` models are replaced."""
+        config, books, drivers = draft.config, draft.books, self.drivers
+        drivers.adopt(config)
+        self.books[0] = books
+        self.kept.adopt(books)
+        self.ahead.adopt(prefetches(config, draft.plans))
+        for model, plan in draft.plans.items():
+            chooser = drivers.chooser(model)
+            if runner := self.runners.get(model):
+                runner.adopt(plan, chooser)
+            else:
+                self.runners[model] = Runner(plan, self.tools, chooser=chooser)
+        event = Reconfigured(
+            specs=tuple(books.specs),
+            outdated=frozenset(outdated),
+            capacity=books.capacity,
+            tiers=drivers.tiers(config),
+            schedule=schedule_for(config),
+            constraints=constraints_for(config, counted=bool(books.capacity)),
+        )
+        self.supervisor.adopt({model: self.runners[model] for model in draft.plans}, event)
+
+
+@asynccontextmanager
+async def fleet_of(
+    config: Config,
+    logs: Logs,
+    files: RunFiles,
+    recorder: Recorder,
+    store: Keeps,
+    clock: Callable[[], float],
+) -> AsyncIterator[Fleet]:
+    """Build scheduler, runners and supervisor; inside the block models can be asked for."""
+    machine = Machine.here(clock)
+    drivers = Drivers(config, machine, clock)
+    tiers, plans = drivers.tiers(config), plans_for(config)
+    books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
+    scheduler = Scheduler(
+        books.specs,
+        capacity=books.capacity,
+        tiers=tiers,
+        schedule=schedule_for(config),
+        constraints=constraints_for(config, counted=bool(books.capacity)),
+        clock=clock,
+    )
+    background = Background()
+    ahead = ReadAhead(prefetches(config, plans), scheduler.view)
+    async with Prober() as prober:
+        supervisor = Supervisor(scheduler, background, ahead, recorder)
+        kept = books.keep(supervisor, background, prober, log=logs.history, clock=clock)
+        tools = Tools(
+            report=kept.settling.report,
+            background=background,
+            prober=prober,
+            files=files,
+            write_log=logs.write_upstream,
+            context=Contexts(recorder).of,
+        )
+        runners = {
+            model: Runner(plan, tools, chooser=drivers.chooser(model))
+            for model, plan in plans.items()
+        }
+        supervisor.supervise(runners)
+        try:
+            yield Fleet(
+                supervisor=supervisor,
+                machine=machine,
+                drivers=drivers,
+                ahead=ahead,
+                tools=tools,
+                kept=kept,
+                store=store,
+                books=[books],
+                runners=runners,
+            )
+        finally:
+            ahead.close()
+            await drivers.aclose()
+            await machine.aclose()
+
+
+def plans_for(config: Config) -> dict[str, Plan]:
+    """Return how each model's server is run. Raises ConfigError."""
+    return {model: plan_for(model, config, os.environ) for model in config.models}
+
+
+def prefetches(config: Config, plans: Mapping[str, Plan]) -> dict[str, Prefetch]:
+    """Return what reads the files of each model, as far as RAM is free."""
+    if not config.memory.prefetch:
+        return {}
+    host = Host()
+    return {
+        model: Prefetch(model, plan.argv, lambda: host.ram().free_bytes)
+        for model, plan in plans.items()
+    }
