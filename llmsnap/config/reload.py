@@ -10,6 +10,7 @@ from msgspec import structs
 
 from llmsnap.config.argv import split_command
 from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.config.sections import DEFAULT_GROUP
 
 _IN_MODELS: Final = frozenset(
     {
@@ -91,7 +92,17 @@ def _process(model: ModelConfig) -> tuple[list[str], dict[str, str], str]:
 
 
 def _settings(old: Config, new: Config) -> Iterator[str]:
+    old, new = _without_automatic_members(old), _without_automatic_members(new)
     for field in structs.fields(Config):
         key = field.encode_name
         if key not in _IN_MODELS and getattr(old, field.name) != getattr(new, field.name):
             yield key
+
+
+def _without_automatic_members(config: Config) -> Config:
+    """Return `config` without the members of the group that holds whoever is in no other."""
+    group = config.groups.get(DEFAULT_GROUP)
+    if group is None:
+        return config
+    groups = {**config.groups, DEFAULT_GROUP: structs.replace(group, members=())}
+    return structs.replace(config, groups=groups)

@@ -77,14 +77,16 @@ def test_it_listens_where_only_this_machine_reaches_it(
 
 
 @pytest.mark.e2e
-async def test_it_says_where_it_listens_and_what_isnt_there_yet(tmp_path: Path) -> None:
-    """One line with the URL; what peers' command lines ask for beyond that is told."""
+async def test_it_says_where_it_listens_and_reads_as_peers_do(tmp_path: Path) -> None:
+    """One line with the URL; a folder beside the file, both watched."""
     (folder := tmp_path / "more").mkdir()
     (folder / "a.yaml").write_text("models: {a: {cmd: 'z ${PORT}'}}")
     args = ["-watch-config", "-config-dir", str(folder)]
     async with running_proxy(EMPTY, tmp_path, args=args) as proxy:
         assert f"listens on {proxy.url} with 1 model" in proxy.log
-        assert "--watch-config is not supported yet" in proxy.log
+        _, status = await proxy.get("/api/status")
+        assert status["config"]["watched"]
+        assert len(status["config"]["files"]) == 2
         assert await proxy.stop() == 0
 
 
