@@ -72,7 +72,7 @@ async def serve(
 ) -> int:
     """Run the proxy until a signal; return the exit code. `announce` is told where it listens.
 
-    What was opened last is closed first. Without a `source` there is nothing to read again. Raises
+    What was opened last is closed first. Without a `source` nothing is read again. Raises
     ListenFailed and ConfigError.
     """
     config = loaded.config
@@ -92,7 +92,6 @@ async def serve(
             fleet_of(config, journal.logs, files, recorder, keeping.store, CLOCK)
         )
         proxy = Proxy(config, lender_of(config, fleet.supervisor), recorder)
-        opened.push_async_callback(proxy.aclose)
         site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
         opened.push_async_callback(site.aclose)
         async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
@@ -155,16 +154,7 @@ class Site:
             *measured(fleet, recorder, keeping),
             *StatusRoutes(self.reloading, CLOCK).routes(),
         ]
-        self.app = build_app(
-            config,
-            fleet.supervisor,
-            proxy,
-            journal.logs,
-            loopback=here.is_loopback,
-            clock=CLOCK,
-            memory=fleet.survey,
-            more=more,
-        )
+        self.app = application(config, fleet, proxy, journal, more, here)
         self._parts = (journal, *self.app[PARTS], events)
 
     def preload(self, models: Sequence[str]) -> None:
@@ -172,8 +162,9 @@ class Site:
         self._background.spawn(preload(self.fleet.supervisor, models), name="preload")
 
     async def aclose(self) -> None:
-        """End what it has begun."""
+        """End what it has begun, and what clients who have left still have running."""
         await self._background.aclose()
+        await self._proxy.aclose()
 
     def _adopt(self, draft: Draft, changes: Changes) -> None:
         """Have another configuration count, for all parts between two requests."""
@@ -186,6 +177,27 @@ class Site:
             part.adopt(config)
         before, self.preloads = self.preloads, config.hooks.on_startup.preload
         self.preload([model for model in self.preloads if model not in before])
+
+
+def application(
+    config: Config,
+    fleet: Fleet,
+    proxy: Proxy,
+    journal: Journal,
+    more: Sequence[web.RouteDef],
+    address: Address,
+) -> web.Application:
+    """Return all that is to be had over HTTP at `address`."""
+    return build_app(
+        config,
+        fleet.supervisor,
+        proxy,
+        journal.logs,
+        loopback=address.is_loopback,
+        clock=CLOCK,
+        memory=fleet.survey,
+        more=more,
+    )
 
 
 def parts_of(config: Config, supervisor: Supervisor, proxy: Proxy, journal: Journal) -> Parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llmsnap.books import Books, Kept
 from llmsnap.config.schema import Config
@@ -40,7 +40,7 @@ class Draft:
     books: Books
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Fleet:
     """The supervisor, and those that it works with."""
 
@@ -51,9 +51,8 @@ class Fleet:
     tools: Tools
     kept: Kept
     store: Keeps
-    books: list[Books]
-    """Those that are kept, as the only one."""
-    runners: dict[str, Runner]
+    books: Books
+    runners: dict[str, Runner] = field(default_factory=dict)
     """Of every model that there was since the start."""
 
     @property
@@ -64,9 +63,9 @@ class Fleet:
     async def draft(self, config: Config) -> Draft:
         """Find out what it takes to go by `config`; nothing changes yet. Raises ConfigError."""
         plans = plans_for(config)
-        tiers, before = self.drivers.tiers(config), self.books[0]
+        tiers = self.drivers.tiers(config)
         books = await Books.open(
-            config, self.machine, plans, self.store, asleep_bytes=tiers["ram"], before=before
+            config, self.machine, plans, self.store, asleep_bytes=tiers["ram"], before=self.books
         )
         return Draft(config=config, plans=plans, books=books)
 
@@ -74,15 +73,10 @@ class Fleet:
         """Go by `draft` from now on; the processes of `outdated` models are replaced."""
         config, books, drivers = draft.config, draft.books, self.drivers
         drivers.adopt(config)
-        self.books[0] = books
+        self.books = books
         self.kept.adopt(books)
         self.ahead.adopt(prefetches(config, draft.plans))
-        for model, plan in draft.plans.items():
-            chooser = drivers.chooser(model)
-            if runner := self.runners.get(model):
-                runner.adopt(plan, chooser)
-            else:
-                self.runners[model] = Runner(plan, self.tools, chooser=chooser)
+        runners = self.runners_for(draft.plans)
         event = Reconfigured(
             specs=tuple(books.specs),
             outdated=frozenset(outdated),
@@ -91,7 +85,17 @@ class Fleet:
             schedule=schedule_for(config),
             constraints=constraints_for(config, counted=bool(books.capacity)),
         )
-        self.supervisor.adopt({model: self.runners[model] for model in draft.plans}, event)
+        self.supervisor.adopt(runners, event)
+
+    def runners_for(self, plans: Mapping[str, Plan]) -> dict[str, Runner]:
+        """Return what runs each model: its own runner, with its new plan, or a new one."""
+        for model, plan in plans.items():
+            chooser = self.drivers.chooser(model)
+            if runner := self.runners.get(model):
+                runner.adopt(plan, chooser)
+            else:
+                self.runners[model] = Runner(plan, self.tools, chooser=chooser)
+        return {model: self.runners[model] for model in plans}
 
 
 @asynccontextmanager
@@ -108,14 +112,7 @@ async def fleet_of(
     drivers = Drivers(config, machine, clock)
     tiers, plans = drivers.tiers(config), plans_for(config)
     books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
-    scheduler = Scheduler(
-        books.specs,
-        capacity=books.capacity,
-        tiers=tiers,
-        schedule=schedule_for(config),
-        constraints=constraints_for(config, counted=bool(books.capacity)),
-        clock=clock,
-    )
+    scheduler = scheduler_for(config, books, tiers, clock)
     background = Background()
     ahead = ReadAhead(prefetches(config, plans), scheduler.view)
     async with Prober() as prober:
@@ -129,27 +126,28 @@ async def fleet_of(
             write_log=logs.write_upstream,
             context=Contexts(recorder).of,
         )
-        runners = {
-            model: Runner(plan, tools, chooser=drivers.chooser(model))
-            for model, plan in plans.items()
-        }
-        supervisor.supervise(runners)
+        fleet = Fleet(supervisor, machine, drivers, ahead, tools, kept, store, books)
+        supervisor.supervise(fleet.runners_for(plans))
         try:
-            yield Fleet(
-                supervisor=supervisor,
-                machine=machine,
-                drivers=drivers,
-                ahead=ahead,
-                tools=tools,
-                kept=kept,
-                store=store,
-                books=[books],
-                runners=runners,
-            )
+            yield fleet
         finally:
             ahead.close()
             await drivers.aclose()
             await machine.aclose()
+
+
+def scheduler_for(
+    config: Config, books: Books, tiers: Mapping[str, int], clock: Callable[[], float]
+) -> Scheduler:
+    """Return who decides."""
+    return Scheduler(
+        books.specs,
+        capacity=books.capacity,
+        tiers=tiers,
+        schedule=schedule_for(config),
+        constraints=constraints_for(config, counted=bool(books.capacity)),
+        clock=clock,
+    )
 
 
 def plans_for(config: Config) -> dict[str, Plan]:

@@ -121,8 +121,7 @@ def build_app(
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
-    app[EXPRESS] = express
-    app[PARTS] = (gate, admin, listed, log_routes, upstream, express)
+    app[EXPRESS], app[PARTS] = express, (gate, admin, listed, log_routes, upstream, express)
     return app
 
 

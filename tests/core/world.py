@@ -304,7 +304,7 @@ class World:
         assert process.generation == generation
         assert process.state != "stopping", f"{model} is stopped twice"
         assert not self.served(model), f"{model} is stopped with answers under way"
-        ordered = self.shutting_down or model in self.unloading
+        ordered = self.shutting_down or model in self.unloading | self.removed
         assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
         assert ordered or process.state in ("ready", "asleep", "paging")
         process.state = "stopping"
@@ -499,14 +499,14 @@ class World:
     def reconfigure(self, seed: int) -> None:
         """Somebody has edited the configuration, in every place at once."""
         rng = random.Random(seed)
-        self.removed = {name for name in self.specs if rng.random() < 0.15}
+        back, self.removed = self.removed, {n for n in self.specs if rng.random() < 0.15}
         present = {name: spec for name, spec in self.specs.items() if name not in self.removed}
         outdated = frozenset(name for name in present if rng.random() < 0.2)
         for name in present:
             self.specs[name] = self.edited(rng, name)
         self.constraints = random_constraints(rng, self.specs["pin"])
         for name, process in self.processes.items():
-            if name in outdated or name in self.removed:
+            if name in outdated | self.removed | back:
                 self.unloading.add(name)
                 self.tally["replaced"] += 1
                 self.tally["replaced when " + process.state] += 1

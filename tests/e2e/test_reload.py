@@ -40,14 +40,14 @@ async def reload(proxy: ProxyProcess) -> dict[str, list[str]]:
 async def test_u83_only_what_has_changed_is_touched(tmp_path: Path) -> None:
     """A new setting leaves the process alone; a new command drains it; the rest doesn't notice."""
     fake = FakeModels(tmp_path, head="groups: {g: {swap: false, members: [a, b, c]}}")
-    fake.add("a").add("b", "--first-byte 1.5s").add("c")
+    fake.add("a").add("b", "--first-byte 1.5").add("c")
     text = fake.yaml
     async with running_proxy(text, tmp_path) as proxy:
         await asyncio.gather(*(proxy.chat(name) for name in "ac"))
         before = await proxy.models()
         answer = asyncio.ensure_future(proxy.chat("b"))
         await eventually(lambda: fake.count("b", "request") == 1)
-        text = text.replace("--first-byte 1.5s", "--first-byte 0s")
+        text = text.replace("--first-byte 1.5", "--first-byte 0")
         rewrite(tmp_path, text.replace('  "a":', '  "a":\n    aliases: [first]'))
         changed = await reload(proxy)
         assert changed["restarted"] == ["b"]
@@ -168,8 +168,12 @@ async def test_a_hundred_reloads_under_load_lose_nothing(
 
     async def client(proxy: ProxyProcess, model: str, *, stream: bool) -> None:
         while not done.is_set():
-            body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
-            body |= {"max_tokens": 8, "temperature": 0, "stream": stream}
+            body = {
+                "model": model,
+                "messages": [{"role": "user", "content": "hi"}],
+                "max_tokens": 8,
+                "stream": stream,
+            }
             async with proxy.session.post("/v1/chat/completions", json=body) as answer:
                 text = await answer.text()
             assert answer.status == 200, text
