@@ -29,7 +29,7 @@ class AccessLog(AbstractAccessLogger):
         self._write = write
         self._lines: list[str] = []
         self.polls = polls
-        """Whether the health checks of monitors are written too."""
+        """Whether looks of monitors and of the page are written, too, that don't fail."""
         self.is_wanted = True
         """Whether anything is written."""
 

@@ -106,8 +106,7 @@ def build_app(
     admin = Admin(config, fleet, clock, memory)
     listed = ModelList(config, fleet.views, proxy.standins)
     log_routes, upstream = LogRoutes(logs, config.names()), upstream_routes(config, fleet, proxy)
-    express = Express(frozenset({*JSON_POSTS, *FORM_POSTS}), gate, proxy)
-    express.adopt(config)
+    express = express_for(config, gate, proxy)
     for route in (
         *admin.routes(),
         *PageRoutes().routes(),
@@ -123,6 +122,13 @@ def build_app(
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
     app[EXPRESS], app[PARTS] = express, (gate, admin, listed, log_routes, upstream, express)
     return app
+
+
+def express_for(config: Config, gate: Gate, proxy: Inference) -> Express:
+    """Return what is served past aiohttp."""
+    express = Express(frozenset({*JSON_POSTS, *FORM_POSTS}), gate, proxy)
+    express.adopt(config)
+    return express
 
 
 def upstream_routes(config: Config, fleet: Fleet, proxy: Inference) -> UpstreamRoutes:

@@ -583,7 +583,7 @@ def build(seed: int) -> World:
         leave=rng.choice([0.0, 0.1, 0.4]),
         late_s=rng.choice([0.0, 3.0]),
         grow=rng.choice([0.0, 1.0]),
-        edit=random.Random(f"edits {seed}").choice([0.0, 3.0]),
+        edit=random.Random(f"edits {seed}").choice([0.0, 4.0]),
     )
     return World(
         rng=rng,
