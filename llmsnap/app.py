@@ -151,7 +151,7 @@ class Site:
         more = [
             *ActivityRoutes(keeping.history, keeping.captures).routes(),
             *events.routes(),
-            *measured(fleet, recorder, keeping),
+            *measured(fleet, recorder, keeping, proxy),
             *StatusRoutes(self.reloading, CLOCK).routes(),
         ]
         self.app = application(config, fleet, proxy, journal, more, here)
@@ -212,7 +212,9 @@ def parts_of(config: Config, supervisor: Supervisor, proxy: Proxy, journal: Jour
     )
 
 
-def measured(fleet: Fleet, recorder: Recorder, keeping: Keeping) -> list[web.RouteDef]:
+def measured(
+    fleet: Fleet, recorder: Recorder, keeping: Keeping, proxy: Proxy
+) -> list[web.RouteDef]:
     """Have what happens counted, and the machine sampled; return the routes that show it."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
@@ -220,7 +222,7 @@ def measured(fleet: Fleet, recorder: Recorder, keeping: Keeping) -> list[web.Rou
     sources = Sources(views=fleet.supervisor.views, held=memory.held, devices=memory.readings)
     metrics = Metrics(tally, sources, CLOCK)
     performance = PerformanceRoutes(keeping.sampled(memory.readings))
-    return [*MetricsRoute(metrics).routes(), *performance.routes()]
+    return [*MetricsRoute(metrics, proxy.monitor).routes(), *performance.routes()]
 
 
 async def until_told(site: Site, signals: Signals) -> int:

@@ -58,6 +58,8 @@ class Fleet(Protocol):
 
     async def unload_all(self) -> None: ...
 
+    def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
+
 
 class Admin:
     """The operators' endpoints. `clock` is the one that the views' times are on."""

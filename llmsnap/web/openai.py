@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 
 class ModelList:
-    """Answers `/v1/models` and `/models`."""
+    """Answers `/v1/models`; the router's `/models` is made of the same records."""
 
     def __init__(
         self, config: Config, views: Callable[[], Iterable[ModelView]], standins: StandIns
@@ -41,10 +41,14 @@ class ModelList:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
-        return [web.get("/v1/models", self.show), web.get("/models", self.show)]
+        return [web.get("/v1/models", self.show)]
 
     async def show(self, request: web.Request) -> web.Response:
         """List the models, sorted by id, for whichever page asks."""
+        return self.answer(request, self.records())
+
+    def records(self) -> list[Record]:
+        """Return a record for each name that can be asked for, sorted by id."""
         loaded = {view.model for view in self._views() if view.state not in UNLOADED_STATES}
         created = int(datetime.now(UTC).timestamp())
         records: list[Record] = [
@@ -55,6 +59,10 @@ class ModelList:
         listed = {str(record["id"]) for record in records}
         records += pin_records(self._standins, listed, created)
         records.sort(key=lambda record: str(record["id"]))
+        return records
+
+    def answer(self, request: web.Request, records: list[Record]) -> web.Response:
+        """Return `records` as the list that clients expect."""
         response = json_answer({"object": "list", "data": records})
         if origin := request.headers.get("Origin"):
             response.headers["Access-Control-Allow-Origin"] = origin

@@ -155,6 +155,24 @@ class Proxy:
         if view().state is not State.READY:
             delivery.show_loading(name, view)
 
+    async def monitor(self, request: web.Request) -> web.StreamResponse:
+        """Answer a GET that names its model in the query, without loading, waking or using it."""
+        outlet = outlet_for(request, self.outbox)
+        return await relayed(request, outlet, self._monitor(request, outlet))
+
+    async def _monitor(self, request: web.Request, outlet: Outlet) -> None:
+        name = request.query["model"]
+        with self.standins.standing_in(name) as target:
+            route = self._route(request, target)
+            path = upstream_target(request)
+            if route.via or target != name:
+                path = with_model(path, route.filters.name or target)
+            await self._look(request, outlet, route, path)
+
+    async def _look(self, request: Head, outlet: Outlet, route: Route, target: bytes) -> None:
+        order = Order(request, target, Payload(), self._hidden, via=route.via)
+        await self._monitoring.answer(order, outlet, route.manner)
+
     async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
         """Serve a request to `/upstream/MODEL/…` as it is.
 
@@ -168,8 +186,7 @@ class Proxy:
         plain = plain_path(path.partition("?")[0])
         target = path.encode("utf-8", "surrogateescape")
         if request.method in _READS and plain in QUIET_PATHS:
-            order = Order(request, target, Payload(), self._hidden, via=route.via)
-            await self._monitoring.answer(order, outlet, route.manner)
+            await self._look(request, outlet, route, target)
             return
         declared = request.content_length
         body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)

@@ -20,6 +20,7 @@ from llmsnap.web.logs import LogRoutes
 from llmsnap.web.openai import ModelList
 from llmsnap.web.page import PageRoutes
 from llmsnap.web.profiles import ProfileRoutes
+from llmsnap.web.router import RouterRoutes
 from llmsnap.web.standins import StandIns
 from llmsnap.web.upstream_routes import Forwarding, UpstreamRoutes
 
@@ -41,6 +42,7 @@ JSON_POSTS: Final = (
     "/reranking",
     "/infill",
     "/completion",
+    *("/completions", "/chat/completions", "/embedding", "/embeddings"),
     "/v1/audio/speech",
     "/v1/audio/voices",
     "/v1/images/generations",
@@ -53,7 +55,7 @@ JSON_POSTS: Final = (
 FORM_POSTS: Final = ("/v1/audio/transcriptions", "/v1/images/edits")
 """Inference routes whose form names the model."""
 
-QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras", "/props")
+QUERY_GETS: Final = ("/v1/audio/voices", "/sdapi/v1/loras")
 """Inference routes whose query names the model."""
 
 
@@ -81,6 +83,8 @@ class Inference(Forwarding, Serves, Protocol):
 
     async def infer(self, request: web.Request) -> web.StreamResponse: ...
 
+    async def monitor(self, request: web.Request) -> web.StreamResponse: ...
+
 
 def build_app(
     config: Config,
@@ -104,13 +108,14 @@ def build_app(
         client_max_size=sys.maxsize,  # the proxy reads bodies itself, up to maxBody
     )
     admin = Admin(config, fleet, clock, memory)
-    listed = ModelList(config, fleet.views, proxy.standins)
+    router = RouterRoutes(config, ModelList(config, fleet.views, proxy.standins), fleet, proxy)
+    app.on_shutdown.append(router.aclose)
     log_routes, upstream = LogRoutes(logs, config.names()), upstream_routes(config, fleet, proxy)
     express = express_for(config, gate, proxy)
     for route in (
         *admin.routes(),
         *PageRoutes().routes(),
-        *listed.routes(),
+        *router.routes(),
         *ProfileRoutes(proxy.standins).routes(),
         *InFlightRoutes(proxy.inflight, clock).routes(),
         *log_routes.routes(),
@@ -120,7 +125,7 @@ def build_app(
     ):
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
-    app[EXPRESS], app[PARTS] = express, (gate, admin, listed, log_routes, upstream, express)
+    app[EXPRESS], app[PARTS] = express, (gate, admin, router, log_routes, upstream, express)
     return app
 
 

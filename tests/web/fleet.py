@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,10 +58,14 @@ class FakeFleet:
         self.orders: list[tuple[str, str, float | None]] = []
         self.phases = Phases()
         self.refusal: LlmsnapError | None = None
+        self._watchers: list[Callable[[ModelView, State], None]] = []
 
     def put(self, model: str, state: State, **changes: Any) -> None:
         """Put `model` into `state`; a live one gets a pid."""
+        before = self._views[model].state
         self._views[model] = replace(self._views[model], state=state, **changes)
+        for watcher in self._watchers:
+            watcher(self._views[model], before)
         if state in (State.STOPPED, State.FAILED):
             self.pids.pop(model, None)
         else:
@@ -107,6 +111,11 @@ class FakeFleet:
         self.orders.append(("unload", model, timeout_s))
         self.put(model, State.STOPPED)
 
+    def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]:
+        """Call `callback` after each change of a state."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
+
     async def unload_all(self) -> None:
         """Stop every model."""
         self.orders.append(("unload", "*", None))
@@ -136,6 +145,10 @@ class EchoProxy:
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Say that this would be inference."""
         return web.Response(text=f"infer {request.method} {request.path}")
+
+    async def monitor(self, request: web.Request) -> web.StreamResponse:
+        """Say that this would be a look without a lease."""
+        return web.Response(text=f"monitor {request.method} {request.path}")
 
     async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
         """Say where this would go."""
@@ -218,10 +231,15 @@ def front_of(
     )
 
 
+async def unmonitored(request: web.Request) -> web.StreamResponse:
+    """Stands in for what passes monitors' questions on."""
+    return web.Response(text=f"monitor {request.method} {request.path}")
+
+
 def optional_routes() -> list[web.RouteDef]:
     """Those of parts that aren't always there, over fakes."""
     return [
-        *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW)).routes(),
+        *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW), unmonitored).routes(),
         *ActivityRoutes(NoHistory(), Captures(0)).routes(),
         *PerformanceRoutes(None).routes(),
     ]

@@ -67,7 +67,7 @@ async def housed(folder: Path) -> AsyncIterator[House]:
     config = Config(models={name: ModelConfig(cmd=f"serve {name}") for name in MODELS})
     proxy = Proxy(config, supervisor, recorder)
     clock = asyncio.get_running_loop().time
-    route = MetricsRoute(Metrics(tally, Sources(views=supervisor.views), clock))
+    route = MetricsRoute(Metrics(tally, Sources(views=supervisor.views), clock), proxy.monitor)
     app = build_app(
         config, supervisor, proxy, Logs(), loopback=True, clock=clock, more=route.routes()
     )

@@ -113,6 +113,6 @@ async def test_the_server_sees_the_targets_name(body: bytes, kind: str, sent: by
 async def test_the_query_names_the_target_too() -> None:
     """The rest of it stays as it was written."""
     async with staged(config=CONFIG) as stage:
-        reply = await stage.site.ask("/props?x=%20&model=s&y")
+        reply = await stage.site.ask("/v1/audio/voices?x=%20&model=s&y")
         assert reply.status == 200
-        assert stage.received.target == "/props?x=%20&model=al&y"
+        assert stage.received.target == "/v1/audio/voices?x=%20&model=al&y"
