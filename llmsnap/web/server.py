@@ -99,8 +99,7 @@ def build_app(
 ) -> web.Application:
     """Return the application; it owns nothing that it is given.
 
-    `loopback`: it will listen where only this machine reaches it. `clock`: the views' clock.
-    `memory`: what is known of devices. `more`: routes of parts that aren't always there.
+    `loopback`: only this machine reaches it. `clock`: the views' clock. `more`: optional routes.
     """
     gate = Gate(api_keys=config.api_keys, allowed_hosts=config.allowed_hosts, loopback=loopback)
     app = web.Application(
