@@ -19,10 +19,10 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"drivers", "books", "keeping", "journal"},
+    {"drivers", "books", "keeping", "journal", "client"},
     {"fleet"},
     {"reloading"},
-    {"app", "doctor"},
+    {"app", "doctor", "chat"},
     {"cli", "demo"},
 ]
 

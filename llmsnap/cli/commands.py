@@ -18,6 +18,7 @@ _MODULES: Final = {
     "unload": "orders",
     "reload": "orders",
     "logs": "logs",
+    "chat": "chat",
     "demo": "demo",
 }
 """The module of each command, which is the attribute of its name in there."""

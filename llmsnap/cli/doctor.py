@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import click
 
-from llmsnap.cli.client import Client, NoProxy, Refused, as_json
+from llmsnap.cli.client import as_json
 from llmsnap.cli.places import find_configs
 from llmsnap.cli.serve import FILE, FOLDER
+from llmsnap.client.proxy import Client, NoProxy, Refused
 from llmsnap.config.loader import Loaded, load
 from llmsnap.doctor.examine import Case, Report, examine
 from llmsnap.doctor.finding import Finding, Status, worst

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import click
 
-from llmsnap.cli.client import Client, as_json, model_path, talks_to_proxy
+from llmsnap.cli.client import as_json, talks_to_proxy
+from llmsnap.client.proxy import Client, model_path
 
 
 @click.command()

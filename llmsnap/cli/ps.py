@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import click
 
-from llmsnap.cli.client import Client, as_json, talks_to_proxy
+from llmsnap.cli.client import as_json, talks_to_proxy
+from llmsnap.client.proxy import Client
 
 _COLUMNS: Final = (
     "model",
