@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final
 
 import click
@@ -10,6 +11,7 @@ import click
 _MODULES: Final = {
     "serve": "serve",
     "check": "check",
+    "import": "imports",
     "doctor": "doctor",
     "ps": "ps",
     "load": "orders",
@@ -21,7 +23,10 @@ _MODULES: Final = {
     "chat": "chat",
     "demo": "demo",
 }
-"""The module of each command, which is the attribute of its name in there."""
+"""The module of each command, which is the attribute of its name in there.
+
+A word of Python's own has an underscore behind it there.
+"""
 
 
 class Commands(click.Group):
@@ -36,7 +41,8 @@ class Commands(click.Group):
         module = _MODULES.get(cmd_name)
         if module is None:
             return None
-        command: click.Command = getattr(import_module(f"llmsnap.cli.{module}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(f"llmsnap.cli.{module}"), name)
         return command
 
 

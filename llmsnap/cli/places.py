@@ -9,9 +9,15 @@ from llmsnap.config.sources import files_of
 from llmsnap.errors import ConfigError
 
 
-def find_configs(config: Path | None, folder: Path | None) -> list[Path]:
-    """Return the files to read; without either, what `find_config` finds. Raises ConfigError."""
-    return files_of(config, folder) if folder else [find_config(config)]
+def find_configs(config: Path | None, folder: Path | None, *models: Path | None) -> list[Path]:
+    """Return what to read; when nothing is given, what `find_config` finds. Raises ConfigError.
+
+    `models`: a folder of models, a preset.
+    """
+    given = [path for path in models if path is not None]
+    if folder:
+        return [*files_of(config, folder), *given]
+    return [config, *given] if config and given else given or [find_config(config)]
 
 
 def find_config(given: Path | None) -> Path:
@@ -25,6 +31,7 @@ def find_config(given: Path | None) -> Path:
     raise ConfigError(
         f"no configuration: neither ./{usual[0]} nor {usual[1]} is there. To begin:\n"
         "  llmsnap demo               try it with two small models that come with it\n"
+        "  llmsnap --models-dir DIR   serve a folder of GGUF files\n"
         "  llmsnap --config FILE      use a file of yours, or of llama-swap's\n"
         "  write a config.yaml like   models: {qwen: {cmd: llama-server --port ${PORT} -m q.gguf}}"
     )

@@ -28,6 +28,8 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
 @click.option("--config-dir", type=FOLDER, help="A folder of further .yaml files, read as one.")
+@click.option("--models-dir", type=FOLDER, help="A folder of GGUF files, to serve all of them.")
+@click.option("--models-preset", type=FILE, help="A preset of llama-server's (.ini), likewise.")
 @click.option(
     "--listen",
     metavar="ADDRESS",
@@ -42,6 +44,8 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 def serve(
     config: Path | None,
     config_dir: Path | None,
+    models_dir: Path | None,
+    models_preset: Path | None,
     listen: str | None,
     tls_cert_file: Path | None,
     tls_key_file: Path | None,
@@ -53,7 +57,9 @@ def serve(
         raise LlmsnapError("--tls-cert-file and --tls-key-file go together; give both or neither")
     tls = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
     address = parse_address(listen or ("127.0.0.1:8443" if tls else "127.0.0.1:8080"))
-    source = Source.at(partial(find_configs, config, config_dir), watched=watch_config)
+    source = Source.at(
+        partial(find_configs, config, config_dir, models_dir, models_preset), watched=watch_config
+    )
     loaded = load(*source.files())
     service = Service(os.environ)
 

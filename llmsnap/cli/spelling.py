@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-_VALUED: Final = frozenset({"config", "config-dir", "listen", "tls-cert-file", "tls-key-file"})
+_VALUED: Final = frozenset(
+    {
+        *("config", "config-dir", "models-dir", "models-preset"),
+        *("listen", "tls-cert-file", "tls-key-file"),
+    }
+)
 _SWITCHES: Final = frozenset({"watch-config", "version"})
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _OF_NO_COMMAND: Final = frozenset({"--help", "-h"})

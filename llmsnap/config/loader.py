@@ -28,7 +28,7 @@ from llmsnap.config.routing import finish_routing
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
 from llmsnap.config.selectors import check_profiles, check_selectors
 from llmsnap.config.settings import finish_settings
-from llmsnap.config.sources import merged, stamped
+from llmsnap.config.sources import merged, stamped, text_of
 from llmsnap.config.yamlnodes import MapNode, Node, parse
 from llmsnap.errors import ConfigError
 
@@ -51,11 +51,11 @@ class Loaded:
 
 
 def load(*paths: Path, running: Loaded | None = None) -> Loaded:
-    """Read the files at `paths` as one. Raises ConfigError.
+    """Read what is at `paths` as one; see `text_of`. Raises ConfigError.
 
     `running` is what runs now: its models keep their ports, unless `startPort` is another.
     """
-    return loads_all([(str(path), _text_of(path)) for path in paths], running=running)
+    return loads_all([(str(path), text_of(path)) for path in paths], running=running)
 
 
 def loads(
@@ -86,17 +86,6 @@ def loads_all(
     )
     warnings = tuple(located(names[0], note.line, note.path, note.text) for note in notes)
     return Loaded(config, warnings, ", ".join(names), differences(config, root), ports.given)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None
-    except UnicodeDecodeError as error:
-        message = f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
-        raise ConfigError(message) from None
 
 
 def _root(name: str, text: str, environ: Mapping[str, str]) -> MapNode:

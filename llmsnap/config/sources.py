@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from llmsnap.config.faults import Fault, Line
+from llmsnap.config.folders import folder_text
+from llmsnap.config.presets import preset_text
 from llmsnap.config.yamlnodes import ListNode, MapNode, Node, ScalarNode, joined
 from llmsnap.errors import ConfigError
 
@@ -51,6 +53,25 @@ def files_of(config: Path | None, folder: Path | None) -> list[Path]:
     if not paths and not inside:
         raise ConfigError(f"no configuration sources: {folder} has no .yml or .yaml file; add one")
     return [*paths, *inside]
+
+
+def text_of(path: Path) -> str:
+    """Return the YAML in a file, or what stands for a folder of models or a preset (`.ini`).
+
+    Raises ConfigError.
+    """
+    if path.is_dir():
+        return folder_text(path)
+    if path.suffix == ".ini":
+        return preset_text(path)
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None
+    except UnicodeDecodeError as error:
+        message = f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise ConfigError(message) from None
 
 
 def stamped(node: Node, file: str) -> Node:
