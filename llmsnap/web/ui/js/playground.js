@@ -9,7 +9,7 @@ const NAME = "llmsnap.playground";
 
 export class PlaygroundView {
   #live;
-  #model = el("select", { id: "chat-model" });
+  #model = el("select", { aria: { label: "Model" } });
   #system = el("textarea", { rows: 2, placeholder: "None" });
   #temperature = el("input", { type: "number", min: 0, max: 2, step: 0.1, placeholder: "as the model has it" });
   #most = el("input", { type: "number", min: 1, step: 1, placeholder: "no limit" });

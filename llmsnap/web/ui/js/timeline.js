@@ -40,7 +40,7 @@ export class TimelineCard {
       this.#draw();
     });
     live.addEventListener("models", () => this.#history.hear(live.models));
-    live.addEventListener("requests", () => this.#history.use(live.requests.values()));
+    live.addEventListener("requests", () => this.#history.use([...live.requests.values()]));
     live.addEventListener("link", () => live.link === "live" && this.#seed());
   }
 

@@ -1,0 +1,100 @@
+"""Pictures of the page for the docs, of real models: `LLMSNAP_SCREENSHOTS=1` puts them there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from llmsnap.cli.demo import find_gemma3, find_server, find_smollm2
+from tests.browser.conftest import Open, Window
+from tests.helpers.llama import server_argv, server_environment, tiny_gguf
+from tests.helpers.ports import free_ports
+from tests.helpers.proxy_process import ProxyProcess, running_proxy
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+WANTED = bool(os.environ.get("LLMSNAP_SCREENSHOTS"))
+STORY = "The harbour lies still, and the boats are coming home one after the other. "
+
+
+def configuration(folder: Path) -> str:
+    """Two of four models fit; who makes room sleeps."""
+    server = f"{shlex.join(find_server())} --port ${{PORT}} -np 1 -c 4096 --model "
+    models = {
+        "smollm2": (f"{server} {find_smollm2()}", "small talk"),
+        "gemma3": (f"{server} {find_gemma3(folder)}", "a base model"),
+        "coder": (" ".join(server_argv(tiny_gguf(1))), "completes code"),
+        "embed": (" ".join(server_argv(tiny_gguf(2))), "vectors for search"),
+    }
+    lines = ["memory: {devices: {host: 1GiB}}", "sleep: {after: 0}", f"startPort: {free_ports(4)}"]
+    lines.append("models:")
+    for name, (command, description) in models.items():
+        lines += [f"  {name}:", f"    cmd: {command}", "    ram: 500MiB"]
+        lines += [f"    description: {description}"]
+    return "\n".join(lines)
+
+
+async def work(proxy: ProxyProcess) -> None:
+    """Have models come and go."""
+    for name in ("smollm2", "coder", "gemma3", "smollm2", "coder", "gemma3"):
+        await proxy.chat(name, STORY, max_tokens=8)
+
+
+@pytest.mark.usefixtures("swap")
+async def test_pictures(opened: Open, tmp_path: Path) -> None:
+    """Light, dark and on a phone; a swap; requests with why they were slow; a conversation."""
+    folder = IMAGES if WANTED else tmp_path / "images"
+    folder.mkdir(exist_ok=True)
+    async with running_proxy(configuration(tmp_path), tmp_path, env=server_environment()) as proxy:
+        await work(proxy)
+        for scheme in ("light", "dark"):
+            async with opened(proxy, color_scheme=scheme) as window:
+                await window.page.get_by_label("How far back").select_option("300")
+                await settled(window)
+                await window.page.screenshot(path=folder / f"models-{scheme}.png")
+                await window.page.locator(".timeline").screenshot(
+                    path=folder / f"lanes-{scheme}.png"
+                )
+                if scheme == "light":
+                    await others(window, folder)
+        phone = {"width": 390, "height": 844}
+        async with opened(proxy, viewport=phone, has_touch=True) as window:
+            await settled(window)
+            await window.page.screenshot(path=folder / "models-phone.png")
+    assert min(picture.stat().st_size for picture in folder.glob("*.png")) > 10_000
+
+
+async def settled(window: Window) -> None:
+    """Wait until all is shown."""
+    await window.shows_state("gemma3", "ready")
+    await expect(window.page.locator("#link")).to_have_text("live")
+    swap = window.page.locator(".swaps .swap b").first
+    await expect(swap).to_have_text("gemma3")
+
+
+async def others(window: Window, folder: Path) -> None:
+    """Take the pictures of the other parts."""
+    page = window.page
+    swaps = page.locator("section", has=page.get_by_role("heading", name="Swaps")).last
+    await swaps.screenshot(path=folder / "swap.png")
+    await window.go("activity")
+    await expect(page.locator(".request")).to_have_count(6)
+    await page.locator(".request button").first.click()
+    await page.screenshot(path=folder / "activity.png")
+    await window.go("playground")
+    await page.get_by_label("Model", exact=True).select_option("smollm2")
+    await page.get_by_label("Message", exact=True).fill("What is a lighthouse for?")
+    await window.button("Send").click()
+    await expect(page.locator(".cost").last).to_be_visible(timeout=60_000)
+    await page.screenshot(path=folder / "playground.png")
+    await window.go("models")
