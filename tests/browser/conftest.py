@@ -59,7 +59,9 @@ async def browser() -> AsyncIterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=args, ignore_default_args=["--hide-scrollbars"]
+        )
         try:
             yield browser
         finally:

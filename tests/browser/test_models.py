@@ -27,7 +27,7 @@ async def test_a_swap_is_watched_live(opened: Open, configure: Configure, tmp_pa
             await window.shows_state(name, "stopped")
         await proxy.chat("a")
         await window.shows_state("a", "ready")
-        await expect(window.model("a")).to_contain_text(re.compile(r"MiB host of 400 MiB declared"))
+        await expect(window.model("a")).to_contain_text(re.compile(r"MiB RAM · 400 MiB declared"))
         await proxy.chat("b")
         await window.shows_state("b", "ready")
         await window.shows_state("a", "stopped")

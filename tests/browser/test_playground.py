@@ -63,7 +63,7 @@ async def test_an_answer_is_stopped(opened: Open, tmp_path: Path) -> None:
             await expect(answer).to_contain_text("stopped by you")
             await expect(window.button("Stop")).to_be_hidden()
             await window.go("models")
-            await expect(window.model("a").locator(".clients")).to_have_text("idle")
+            await expect(window.model("a").locator(".clients")).to_have_text("no requests")
 
 
 async def test_a_failure_is_said(opened: Open, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import FloatRect, expect
 
 from llmsnap.cli.demo import find_gemma3, find_server, find_smollm2
 from tests.browser.conftest import Open, Window
@@ -59,16 +59,13 @@ async def test_pictures(opened: Open, tmp_path: Path) -> None:
         await work(proxy)
         for scheme in ("light", "dark"):
             async with opened(proxy, color_scheme=scheme) as window:
-                await window.page.get_by_label("How far back").select_option("300")
+                await window.page.get_by_label("How far back").select_option("60")
                 await settled(window)
                 await window.page.screenshot(path=folder / f"models-{scheme}.png")
-                await window.page.locator(".timeline").screenshot(
-                    path=folder / f"lanes-{scheme}.png"
-                )
                 if scheme == "light":
                     await others(window, folder)
         phone = {"width": 390, "height": 844}
-        async with opened(proxy, viewport=phone, has_touch=True) as window:
+        async with opened(proxy, viewport=phone, has_touch=True, is_mobile=True) as window:
             await settled(window)
             await window.page.screenshot(path=folder / "models-phone.png")
     assert min(picture.stat().st_size for picture in folder.glob("*.png")) > 10_000
@@ -80,13 +77,19 @@ async def settled(window: Window) -> None:
     await expect(window.page.locator("#link")).to_have_text("live")
     swap = window.page.locator(".swaps .swap b").first
     await expect(swap).to_have_text("gemma3")
+    await window.page.evaluate("scrollTo(0, 0)")
 
 
 async def others(window: Window, folder: Path) -> None:
     """Take the pictures of the other parts."""
     page = window.page
     swaps = page.locator("section", has=page.get_by_role("heading", name="Swaps")).last
-    await swaps.screenshot(path=folder / "swap.png")
+    top, bottom = await page.locator(".timeline").bounding_box(), await swaps.bounding_box()
+    assert top
+    assert bottom
+    height = bottom["y"] + bottom["height"] - top["y"]
+    clip: FloatRect = {"x": top["x"], "y": top["y"], "width": top["width"], "height": height}
+    await page.screenshot(path=folder / "swap.png", full_page=True, clip=clip)
     await window.go("activity")
     await expect(page.locator(".request")).to_have_count(6)
     await page.locator(".request button").first.click()

@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from llmsnap.config.schema import Config
 from llmsnap.web.page import page_files
@@ -96,6 +98,15 @@ def test_every_file_that_is_named_is_there() -> None:
             named |= {f"js/{other}" for other in imports}
 
     assert named == set(files)
+
+
+def test_the_wheel_brings_every_file(tmp_path: Path) -> None:
+    """Whoever installs the package has the page, and it needs nothing else."""
+    (wheel,) = WheelBuilder(str(FOLDER.parents[2])).build(directory=str(tmp_path))
+    with ZipFile(wheel) as archive:
+        brought = {name for name in archive.namelist() if name.startswith("llmsnap/web/ui/")}
+
+    assert brought == {f"llmsnap/web/ui/{name}" for name in page_files()}
 
 
 @EVERY_SCRIPT

@@ -1,4 +1,4 @@
-// The states of a model: how they look, and what can be ordered in each.
+// The states of a model: how they look, and what can be ordered in each; names and colours.
 
 const TONES = {
   stopped: "stopped",
@@ -36,6 +36,9 @@ export function orders({ state, driver }) {
     unload: isUp || isAsleep || state === "starting" || state === "waking",
   };
 }
+
+/** What people call devices. */
+export const DEVICES = { host: "RAM", swap: "swap" };
 
 const FILLS = 8;
 

@@ -6,7 +6,7 @@ import { seconds } from "./format.js";
 import { History } from "./history.js";
 import { stateNamed } from "./states.js";
 
-const WINDOWS = [[60, "1 minute"], [300, "5 minutes"], [1800, "30 minutes"], [7200, "2 hours"]];
+const WINDOWS = [[60, "1 minute"], [240, "4 minutes"], [1200, "20 minutes"], [7200, "2 hours"]];
 const FRAME_MS = 200;
 /** Narrower pieces are drawn this wide, in percent: a swap of 50 ms is still seen. */
 const LEAST = 0.35;
@@ -27,7 +27,7 @@ export class TimelineCard {
     const list = el("ul", { class: "lanes" });
     this.#lanes = new Keyed(list, (lane) => lane.model, (lane) => new Lane(lane.model));
     this.#window.append(...WINDOWS.map(([length, words]) => el("option", { value: length }, words)));
-    this.#window.value = "300";
+    this.#window.value = "240";
     this.#window.addEventListener("change", () => this.#draw());
     this.node = el(
       "section",
@@ -73,10 +73,9 @@ export class TimelineCard {
     this.#lanes.show(lanes);
     this.#empty.hidden = lanes.length > 0;
     this.#axis.hidden = lanes.length === 0;
-    const marks = [1, 0.75, 0.5, 0.25, 0].map((part) => (part ? `−${seconds((part * length) / 1000)}` : "now"));
     if (this.#axis.dataset.length !== String(length)) {
       this.#axis.dataset.length = String(length);
-      this.#axis.replaceChildren(...marks.map((mark) => el("span", {}, mark)));
+      this.#axis.replaceChildren(...marks(length / 1000).map((mark) => el("span", {}, mark)));
     }
   }
 }
@@ -98,6 +97,12 @@ class Lane {
     place(this.#uses, uses, from, length);
     setText(this.#now, states.at(-1)?.value ?? "");
   }
+}
+
+/** Words for four quarters of the window, and for now. */
+function marks(length) {
+  const ago = (past) => (length < 120 ? `−${past} s` : `−${past / 60} min`);
+  return [...[1, 0.75, 0.5, 0.25].map((part) => ago(part * length)), "now"];
 }
 
 function place(track, pieces, from, length) {
