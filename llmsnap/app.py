@@ -29,6 +29,7 @@ from llmsnap.fleet import Draft, Fleet, fleet_of
 from llmsnap.journal import Journal
 from llmsnap.keeping import Keeping
 from llmsnap.reloading import Reloading
+from llmsnap.remembering import Remembering
 from llmsnap.runtime.peers import Network
 from llmsnap.runtime.runfile import RunFiles
 from llmsnap.runtime.supervisor import Supervisor
@@ -76,8 +77,7 @@ async def serve(
     ListenFailed and ConfigError.
     """
     config = loaded.config
-    raise_file_limit()
-    gc.set_threshold(_GARBAGE_AFTER)
+    set_limits()
     async with AsyncExitStack() as opened:
         sockets, here = await opened.enter_async_context(bound(loaded, address))
         journal = opened.enter_context(Journal.opened(config))
@@ -86,12 +86,13 @@ async def serve(
         signals = opened.enter_context(Signals.caught())
         files, recorder = RunFiles(state_dir), Recorder(reads_tokens=config.activity.tokens)
         await files.end_leftovers()
-        keeping = Keeping(config, state_dir, recorder)
+        keeping, remembering = Keeping(config, state_dir, recorder), Remembering(config, state_dir)
         await opened.enter_async_context(keeping.opened())
+        await opened.enter_async_context(remembering.opened(recorder))
         fleet = await opened.enter_async_context(
-            fleet_of(config, journal.logs, files, recorder, keeping.store, CLOCK)
+            fleet_of(config, journal.logs, files, recorder, keeping.store, remembering, CLOCK)
         )
-        proxy = Proxy(config, lender_of(config, fleet.supervisor), recorder)
+        proxy = Proxy(fleet.config, lender_of(config, fleet.supervisor), recorder, conversations=remembering)
         site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
         opened.push_async_callback(site.aclose)
         async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
@@ -135,7 +136,7 @@ class Site:
         recorder: Recorder,
         source: Source | None,
     ) -> None:
-        config = loaded.config
+        config = fleet.config
         self.fleet = fleet
         self.preloads = config.hooks.on_startup.preload
         self.reloading = Reloading(
@@ -218,6 +219,7 @@ def measured(
     """Have what happens counted, and the machine sampled; return the routes that show it."""
     tally = Tally(INFERENCE_PATHS)
     recorder.listen(tally.take)
+    fleet.remembering.listeners.append(tally.take_session)
     memory = fleet.survey
     sources = Sources(views=fleet.supervisor.views, held=memory.held, devices=memory.readings)
     metrics = Metrics(tally, sources, CLOCK)
@@ -297,6 +299,12 @@ def refuse_own_port(loaded: Loaded, here: Address) -> None:
     error = listens_on_itself(loaded.config, here.port, host=here.host)
     if error is not None:
         raise ConfigError(f"{loaded.name}: {error}")
+
+
+def set_limits() -> None:
+    """Set those of this process, which are made for programs with less to do at a time."""
+    raise_file_limit()
+    gc.set_threshold(_GARBAGE_AFTER)
 
 
 def raise_file_limit() -> None:

@@ -17,6 +17,7 @@ from llmsnap.drivers import Drivers
 from llmsnap.memory.footprints import Keeps
 from llmsnap.memory.host import Host
 from llmsnap.memory.machine import Machine
+from llmsnap.remembering import Remembering
 from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools
@@ -51,6 +52,9 @@ class Fleet:
     tools: Tools
     kept: Kept
     store: Keeps
+    remembering: Remembering
+    config: Config
+    """With `--slot-save-path` in the commands of servers whose conversations are kept."""
     books: Books
     runners: dict[str, Runner] = field(default_factory=dict)
     """Of every model that there was since the start."""
@@ -62,6 +66,7 @@ class Fleet:
 
     async def draft(self, config: Config) -> Draft:
         """Find out what it takes to go by `config`; nothing changes yet. Raises ConfigError."""
+        config = self.remembering.fitted(config)
         plans = plans_for(config)
         tiers = self.drivers.tiers(config)
         books = await Books.open(
@@ -73,7 +78,7 @@ class Fleet:
         """Go by `draft` from now on; the processes of `outdated` models are replaced."""
         config, books, drivers = draft.config, draft.books, self.drivers
         drivers.adopt(config)
-        self.books = books
+        self.config, self.books = config, books
         self.kept.adopt(books)
         self.ahead.adopt(prefetches(config, draft.plans))
         runners = self.runners_for(draft.plans)
@@ -105,10 +110,11 @@ async def fleet_of(
     files: RunFiles,
     recorder: Recorder,
     store: Keeps,
+    remembering: Remembering,
     clock: Callable[[], float],
 ) -> AsyncIterator[Fleet]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
-    machine = Machine.here(clock)
+    machine, config = Machine.here(clock), remembering.fitted(config)
     drivers = Drivers(config, machine, clock)
     tiers, plans = drivers.tiers(config), plans_for(config)
     books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
@@ -117,6 +123,7 @@ async def fleet_of(
     ahead = ReadAhead(prefetches(config, plans), scheduler.view)
     async with Prober() as prober:
         supervisor = Supervisor(scheduler, background, ahead, recorder)
+        remembering.follow(supervisor)
         kept = books.keep(supervisor, background, prober, log=logs.history, clock=clock)
         tools = Tools(
             report=kept.settling.report,
@@ -125,8 +132,11 @@ async def fleet_of(
             files=files,
             write_log=logs.write_upstream,
             context=Contexts(recorder).of,
+            conversations=remembering,
         )
-        fleet = Fleet(supervisor, machine, drivers, ahead, tools, kept, store, books)
+        fleet = Fleet(
+            supervisor, machine, drivers, ahead, tools, kept, store, remembering, config, books
+        )
         supervisor.supervise(fleet.runners_for(plans))
         try:
             yield fleet

@@ -13,8 +13,10 @@ import click
 from llmsnap.cli.client import as_json
 from llmsnap.cli.estimates import Estimates, document, estimates_of, in_words
 from llmsnap.cli.places import find_configs
+from llmsnap.config.engine import sessions_folder, with_save_paths
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.resolved import resolved, rows, sentences
+from llmsnap.runtime.runfile import state_folder
 
 
 @click.command()
@@ -41,6 +43,8 @@ def check(config: Path | None, config_dir: Path | None, json_wanted: bool, schem
         click.echo(schema_text(), nl=False)
         return
     loaded = load(*find_configs(config, config_dir))
+    folder = sessions_folder(loaded.config, state_folder(os.environ))
+    loaded = dataclasses.replace(loaded, config=with_save_paths(loaded.config, folder))
     estimates = estimates_of(loaded.config, os.environ)
     loaded = dataclasses.replace(
         loaded,

@@ -20,6 +20,7 @@ from llmsnap.config.sections import (
     ProfileConfig,
     RoutingConfig,
     SelectorConfig,
+    SessionsConfig,
     Timeouts,
 )
 
@@ -153,6 +154,10 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Signal that asks the server to end."""
     kill: bool = True
     """False: never SIGKILL, for drivers that hate it."""
+    engine: Literal["auto", "llama-server", "other"] = "auto"
+    """What `cmd` runs; `auto`: `llama-server` if a word before its first option says so."""
+    sessions: Literal["auto", "off"] | None = None
+    """Whether its conversations outlive its process; null: `sessions.mode`."""
     response_model_name: Literal["requested", "upstream"] = field(
         default="upstream", name="responseModelName"
     )
@@ -340,6 +345,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """How much memory there is to share among the models."""
     sleep: SleepConfig = field(default_factory=SleepConfig)
     """How models leave memory without being stopped."""
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    """Conversations that outlive a llama-server's process."""
     allowed_hosts: tuple[str, ...] = field(default=(), name="allowedHosts")
     """Values of the `Host` header to accept besides those of this machine."""
     max_body_bytes: Bytes = field(default=256 * 1024**2, name="maxBody")

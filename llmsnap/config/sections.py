@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct, field
 
-from llmsnap.config.fields import CommaSeparated, Count
+from llmsnap.config.fields import AtLeast1, Bytes, CommaSeparated, Count, Seconds
 
 DEFAULT_GROUP: Final = "(default)"
 """The automatic group of all models that are in no other; it always exists."""
@@ -166,3 +166,20 @@ class SelectorConfig(Struct, frozen=True, kw_only=True):
     """Left out of `/v1/models`, yet usable."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Anything, shown in `/v1/models`."""
+
+
+class SessionsConfig(Struct, frozen=True, kw_only=True):
+    """Conversations that outlive a llama-server's process; see docs/sessions.md."""
+
+    mode: Literal["auto", "off"] = "auto"
+    """`auto`: they are saved before a stop and come back before the next answer; `off`: lost."""
+    dir: str | None = None
+    """Directory for the files, for its owner alone; null: `sessions` in the state directory."""
+    budget_bytes: Bytes | None = field(default=None, name="budget")
+    """Most that all files may take; null: 20 GiB, or 10 % of the disk if that is less."""
+    min_tokens: AtLeast1 = field(default=256, name="minTokens")
+    """Shorter conversations aren't saved."""
+    snapshot: Literal["idle", "off"] = "idle"
+    """`idle`: save 10 seconds after the last answer, too, so that a crash loses less."""
+    max_age_s: Seconds = field(default=30 * 86400.0, name="maxAge")
+    """Files that nobody has used for so long are deleted; 0: never."""

@@ -82,11 +82,14 @@ class Phases:
     evict_s: float = 0.0
     wake_s: float = 0.0
     start_s: float = 0.0
+    restore_s: float = 0.0
+    """From the admission until its saved conversation was back in a slot."""
 
     @property
     def total_s(self) -> float:
-        """Arrival to admission."""
-        return self.queue_s + self.drain_s + self.evict_s + self.wake_s + self.start_s
+        """Arrival to admission, and what had to be brought back then."""
+        waited_s = self.queue_s + self.drain_s + self.evict_s + self.wake_s + self.start_s
+        return waited_s + self.restore_s
 
 
 NO_WAIT = Phases()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
@@ -31,6 +31,29 @@ _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_COMMAND: Final = 200
 
 
+class Conversations(Protocol):
+    """What is to be done about them when a process is up, and before it ends."""
+
+    @property
+    def before_stop_s(self) -> float: ...
+
+    def ready(self, process: Upstream, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
+
+    async def before_stop(self, process: Upstream) -> None: ...
+
+
+class NoConversations:
+    """Lets them go."""
+
+    before_stop_s = 0.0
+
+    def ready(self, process: Upstream, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Do nothing."""
+
+    async def before_stop(self, process: Upstream) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What all runners of one proxy share."""
@@ -45,6 +68,7 @@ class Tools:
     """Counts the processes that the kernel has ended because memory ran out."""
     context: Callable[[str], Context] = lambda _: Context()
     """What a model has in its KV cache, as far as is known."""
+    conversations: Conversations = field(default_factory=NoConversations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +92,8 @@ class Life:
         """Where it listens, from READY on."""
         self.hurried = False
         """Set to end it without a grace."""
+        self.is_sound = True
+        """Cleared when something is wrong with it, so that nothing of it is worth keeping."""
         self.rest: Rest | None = None
         """How it sleeps, from READY on; None: not at all."""
         self._tools = tools
@@ -183,6 +209,7 @@ class Life:
             pid=child.pid,
             key=place.key,
         )
+        self._tools.conversations.ready(self.upstream, self.plan.argv, self.plan.env)
         self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
         self._find_rest(child.pid, host)
         code = await child.wait()
@@ -213,6 +240,20 @@ class Life:
         return await until_ready(child, plan.endpoint, plan.check_path, self._tools.prober)
 
     async def _end(self, child: Child) -> None:
+        try:
+            await self._keep_conversations(child)
+        finally:  # also when told again to hurry
+            await self._end_now(child)
+
+    async def _keep_conversations(self, child: Child) -> None:
+        """Let what it has in its cache be saved, if it is as it should be and awake."""
+        sleeps = self.rest is not None and self.rest.must_be_killed
+        if self.upstream is None or child.exit_code is not None:
+            return
+        if self.is_sound and not self.hurried and not sleeps:
+            await self._tools.conversations.before_stop(self.upstream)
+
+    async def _end_now(self, child: Child) -> None:
         plan, at_once = self.plan, self.hurried
         if self.rest is not None:
             # What sleeps can't obey a signal, nor tidy up: only SIGKILL reaches it.

@@ -37,6 +37,11 @@ class Runner:
         return self.plan.grace_s
 
     @property
+    def end_timeout_s(self) -> float:
+        """How long its process may take to end."""
+        return self.plan.grace_s + self._tools.conversations.before_stop_s
+
+    @property
     def upstream(self) -> Upstream | None:
         """Where the present generation listens; None until it is ready."""
         return self._life.upstream if self._life else None
@@ -86,6 +91,7 @@ class Runner:
         if self._task is None or self._life is None or self._task.cancelling():
             return
         self._blame = error
+        self._life.is_sound = False
         self._task.cancel()
         self._tools.report(ModelGoing(self.plan.model, self._life.generation, error))
 

@@ -132,6 +132,11 @@ class Supervisor:
             logger.warning("%s (generation %d)", error, generation)
             self._runners[model].fail(error)
 
+    def distrust(self, model: str, generation: int, error: LlmsnapError) -> None:
+        """End a process whose answers can't be trusted; its model starts anew when next wanted."""
+        if self.view(model).generation == generation:
+            self._runners[model].fail(error)
+
     # ---- for readers ---------------------------------------------------------------------------
 
     @property
@@ -242,7 +247,7 @@ class Supervisor:
         if self._closing or self.fatal.done():
             self._end_all()
         self._closing = True
-        patience_s = grace_s + max((r.unload_timeout_s for r in self._runners.values()), default=0)
+        patience_s = grace_s + max((r.end_timeout_s for r in self._runners.values()), default=0)
         if not await self._all_gone(patience_s + _LAST_KILL_S):
             self._end_all()
             if not await self._all_gone(_LAST_KILL_S):

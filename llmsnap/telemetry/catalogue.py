@@ -118,6 +118,27 @@ EXITS: Final = Metric(
     "Ends of processes; reason: ordered, crashed, start_failed, out_of_memory",
 )
 
+# ---- conversations -----------------------------------------------------------------------------
+
+SESSION_SAVES: Final = Metric(
+    "llmsnap_session_saves_total",
+    "counter",
+    ("model", "result"),
+    "Conversations that were to be saved; result: saved, failed",
+)
+SESSION_RESTORES: Final = Metric(
+    "llmsnap_session_restores_total",
+    "counter",
+    ("model", "result"),
+    "Conversations that were to come back; result: used, useless, refused, failed",
+)
+SESSION_BYTES: Final = Metric(
+    "llmsnap_session_bytes_total",
+    "counter",
+    ("model", "op"),
+    "What saves wrote, and restores that were used read; op: save, restore",
+)
+
 # ---- as it is now ------------------------------------------------------------------------------
 
 BUILD: Final = Metric(

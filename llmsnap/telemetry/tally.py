@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Final, Literal, Protocol
 
 from llmsnap.telemetry import catalogue
 from llmsnap.telemetry.catalogue import Metric
@@ -17,6 +17,22 @@ NO_DRIVER: Final = "none"
 """For the label of a start, which no sleep driver has a part in."""
 OTHER_PATH: Final = "other"
 """For the label of a path that isn't one of those that are known."""
+
+
+class KeptSession(Protocol):
+    """What became of one save or restore of a conversation."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def op(self) -> Literal["save", "restore"]: ...
+
+    @property
+    def result(self) -> str: ...
+
+    @property
+    def bytes(self) -> int: ...
 
 
 class Counter:
@@ -84,6 +100,9 @@ class Tally:
         self._evictions = Counter(catalogue.EVICTIONS)
         self._preemptions = Counter(catalogue.PREEMPTIONS)
         self._exits = Counter(catalogue.EXITS)
+        self._saves = Counter(catalogue.SESSION_SAVES)
+        self._restores = Counter(catalogue.SESSION_RESTORES)
+        self._session_bytes = Counter(catalogue.SESSION_BYTES)
 
     def counters(self) -> Iterator[Counter]:
         """Return all counters."""
@@ -101,6 +120,13 @@ class Tally:
             self._take_move(move)
         for end in batch.exits:
             self._take_exit(end)
+
+    def take_session(self, kept: KeptSession) -> None:
+        """Add a save or a restore."""
+        results = self._saves if kept.op == "save" else self._restores
+        results.add(1, kept.model, kept.result)
+        if kept.bytes:
+            self._session_bytes.add(kept.bytes, kept.model, kept.op)
 
     def _take_request(self, request: RequestRecord) -> None:
         model = request.model

@@ -31,6 +31,7 @@ from llmsnap.web.order import Order, Payload, upgrade_lines
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.peering import refuse_loop, with_model
+from llmsnap.web.resuming import Conversations
 from llmsnap.web.select import Wanted, class_of, wanted
 from llmsnap.web.server import FORM_POSTS, JSON_POSTS, QUERY_GETS
 from llmsnap.web.serving import Lender, Route, Serving, Shop
@@ -55,6 +56,7 @@ class Proxy:
         lender: Lender,
         recorder: Recorder | None = None,
         *,
+        conversations: Conversations | None = None,
         ping_s: float = PING_S,
     ) -> None:
         """`ping_s`: after so much silence a waiting stream gets a comment."""
@@ -72,7 +74,13 @@ class Proxy:
         courier = Courier(self._pools, self.outbox, self._background)
         self.inflight = InFlight()
         self._shop = Shop(
-            loop, lender, courier, self._background, recorder or Recorder(), self.inflight
+            loop=loop,
+            lender=lender,
+            courier=courier,
+            background=self._background,
+            recorder=recorder or Recorder(),
+            inflight=self.inflight,
+            conversations=conversations,
         )
         self._monitoring = Monitoring(lender, self._pools)
         self._watches = [lender.watch(self._pools.follow), lender.watch(self._monitoring.follow)]

@@ -15,6 +15,7 @@ from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
+from llmsnap.sessions.desk import SlotSpoiled
 from llmsnap.telemetry.captures import Capture
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
@@ -24,6 +25,7 @@ from llmsnap.web.filters import BodyFilters
 from llmsnap.web.inflight import InFlight
 from llmsnap.web.order import Order
 from llmsnap.web.reply import Reply
+from llmsnap.web.resuming import Conversations, bring_back
 from llmsnap.web.tunnel import Tunnel
 
 _NEWS_S: Final = 0.2
@@ -72,6 +74,7 @@ class Shop:
     background: Background
     recorder: Recorder
     inflight: InFlight
+    conversations: Conversations | None = None
 
 
 class Serving:
@@ -96,6 +99,7 @@ class Serving:
         self._record = record
         self._recorder = shop.recorder
         self._inflight = shop.inflight
+        self._conversations = shop.conversations
         self._reply = Reply(record, delivery, shop.loop, reads_tokens=shop.recorder.reads_tokens)
         self._reply.may_switch = divert is not None
         self._divert = divert
@@ -108,13 +112,13 @@ class Serving:
         return self._run_to_the_end(limited) if self._route.drains else self._run(limited)
 
     async def _run(self, limited: bool) -> None:
-        lease = self._lender.lease(self._route.id, limited=limited, is_helper=self._order.is_helper)
+        lease = self._lease(limited)
         request = self._order.request
         number = self._inflight.add(self._record, request.method, request.raw_headers, lease)
         if limited and (limit := self._recorder.capture_limit):
             self._record.capture = self._captured(limit)
         try:
-            await self._run_with(lease)
+            await self._run_twice_if_spoiled(lease, number, limited)
         except LlmsnapError as error:
             if not self._delivery.has_begun:
                 self._record.status = error.status
@@ -137,13 +141,32 @@ class Serving:
             capture.asked(payload.segments, payload.size)
         return capture
 
-    async def _run_with(self, lease: Lease) -> None:
+    async def _run_twice_if_spoiled(self, lease: Lease, number: int, limited: bool) -> None:
+        try:
+            await self._run_with(lease, resumes=limited)
+        except SlotSpoiled:
+            if self._record.forwarded_at:
+                raise
+            again = self._inflight.running[number].lease = self._lease(limited)
+            await self._run_with(again, resumes=False)
+
+    def _lease(self, limited: bool) -> Lease:
+        is_helper = self._order.is_helper
+        return self._lender.lease(self._route.id, limited=limited, is_helper=is_helper)
+
+    async def _run_with(self, lease: Lease, *, resumes: bool) -> None:
+        """Serve as soon as the model is up; it `resumes` where its conversation is saved.
+
+        Raises SlotSpoiled when its process is restarted before it got anything.
+        """
         rest = self._order.payload.rest
         if rest is not None:
             rest.listen(self._background)
         async with lease:
             if rest is not None:
                 rest.stop_listening()
+            if resumes and self._conversations is not None:
+                await self._bring_back(self._conversations, lease)
             lease.on_abort = self._reply.fail
             if lease.aborted is not None:
                 raise lease.aborted
@@ -156,6 +179,10 @@ class Serving:
                 raise await _cause(lease, lost) from None
             if self._reply.switched is not None:
                 await self._switch(lease)
+
+    async def _bring_back(self, conversations: Conversations, lease: Lease) -> None:
+        if (desk := conversations.desk(self._route.id)) is not None:
+            await bring_back(desk, self._order, self._record, lease)
 
     async def _run_to_the_end(self, limited: bool) -> None:
         """Run, and once the model is at work, go on though the client leaves."""

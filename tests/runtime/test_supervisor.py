@@ -96,6 +96,10 @@ class FakeRunner:
     unload_timeout_s: float = 3.0
     rest: RestView = field(default_factory=RestView)
 
+    @property
+    def end_timeout_s(self) -> float:
+        return self.unload_timeout_s
+
     def start(self, generation: int) -> None:
         self.orders.append(("start", generation))
         self.alive = True

@@ -1,0 +1,69 @@
+"""Which saved conversation a request wants, and which slot is free for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.chain import Chain
+from llmsnap.sessions.slots import Slot
+from llmsnap.sessions.turns import Turn
+
+_USUAL_SLOTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A saved conversation that a request goes on from, or begins like."""
+
+    saved: Saved
+    shared: int
+    """How many marks they have in common."""
+    tokens: int
+    """About how many tokens that are, of what was asked."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was asked in the saved one is asked again."""
+        return self.shared == len(self.saved.marks)
+
+
+def best_of(candidates: Iterable[Saved], chain: Chain) -> Wish | None:
+    """Return what has most in common with `chain`; None: nothing has.
+
+    Of several alike it is the one that its client calls the same, then the newest.
+    """
+    best: tuple[int, bool, float] = (0, False, 0.0)
+    wish = None
+    for saved in candidates:
+        shared = chain.shared_with(saved.marks)
+        rank = (shared, saved.session == chain.session, saved.used)
+        if shared and rank > best:
+            best, share = rank, chain.lengths[shared - 1] / saved.length
+            wish = Wish(saved, shared, round(saved.prompt_tokens * min(1.0, share)))
+    return wish
+
+
+def slot_count(argv: Sequence[str]) -> int:
+    """Return how many slots a server with this command has, until it tells itself."""
+    for word, following in pairwise([*argv, ""]):
+        option, equals, value = word.partition("=")
+        if option in ("-np", "--parallel"):
+            said = value if equals else following
+            return int(said) if said.isdecimal() and int(said) else _USUAL_SLOTS
+    return _USUAL_SLOTS
+
+
+def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:
+    """Return a slot that is at rest: an empty one, else the one that was used longest ago."""
+    idle = [slot for slot in slots if not slot.is_processing and slot.id not in taken]
+    return min(idle, key=lambda slot: (slot.id_task, slot.id), default=None)
+
+
+def fresh_turns(turns: Sequence[Turn], latest: Turn, slots: int) -> list[Turn]:
+    """Return the turns that may still be what slots hold, in order, once `latest` has ended."""
+    found = [turn for turn in turns if not latest.continues(turn)] + [latest]
+    return sorted(found, key=lambda turn: turn.number)[-slots:]

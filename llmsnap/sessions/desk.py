@@ -1,0 +1,309 @@
+"""One model's conversations: what is in the slots of its process, and what came back or is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from llmsnap.errors import LlmsnapError, UpstreamLost
+from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.chain import Chain
+from llmsnap.sessions.choice import Wish, best_of, free_slot, fresh_turns, slot_count
+from llmsnap.sessions.identity import Identity, difference, identity_of
+from llmsnap.sessions.outcome import Outcome, Tell
+from llmsnap.sessions.proof import Proofs
+from llmsnap.sessions.saving import Saver, State
+from llmsnap.sessions.slots import NotSupported, Server, Slots, SlotsFailed
+from llmsnap.sessions.turns import Restore, Turn
+from llmsnap.sessions.vault import Vault
+
+logger = logging.getLogger(__name__)
+
+_LEAST_S: Final = 10.0
+_BYTES_PER_S: Final = 50 * 1024**2
+"""A disk that is slower than that is given up on."""
+
+
+class SlotSpoiled(UpstreamLost):
+    """A restore went wrong half-way: what the process computes now can't be trusted."""
+
+
+class Process(Server, Protocol):
+    """One process of a model."""
+
+    @property
+    def generation(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """How a process was started, and what is worth keeping of it."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    min_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all models share."""
+
+    slots: Slots
+    vault: Vault
+    tell: Tell
+    now: Callable[[], float]
+    """Unix seconds."""
+    restart: Callable[[str, int, LlmsnapError], None]
+    """Ends that process of a model because of an error, so that it starts afresh."""
+    flush: Callable[[], None]
+    """Has `answered` called for all requests that have ended."""
+
+
+class Desk:
+    """Follows one model. Of one order to its server after the other none begins before its time."""
+
+    def __init__(self, model: str, shared: Shared) -> None:
+        self.refusal = ""
+        """Why nothing is saved or restored for this process; empty: it is."""
+        self.min_tokens = 1
+        self._model = model
+        self._shared = shared
+        self._vault = shared.vault
+        self._lock = asyncio.Lock()
+        self._is_restoring = False
+        self._process: Process | None = None
+        self._subject = Subject(argv=(), env={}, min_tokens=1)
+        self._identity: Identity | None = None
+        self._slot_count = 1
+        self._numbers = itertools.count(1)
+        self._open: dict[int, Turn] = {}
+        """Those that are under way, or have ended just now."""
+        self._proving: list[Turn] = []
+        """Of these, the ones for which something was restored."""
+        self._turns: list[Turn] = []
+        """Those that have ended, in the order of their beginning; the slots hold some of them."""
+        self._proofs = Proofs(model, shared.vault, shared.tell, shared.now)
+        self._saver = Saver(model, shared)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a request is under way, so that a slot may change any time."""
+        return any(not turn.record.ended_at for turn in self._open.values())
+
+    @property
+    def process(self) -> Process | None:
+        """The process that was heard of last."""
+        return self._process
+
+    def meet(self, process: Process, subject: Subject) -> None:
+        """Take in that a process is up, whose slots are empty."""
+        self.refusal = ""
+        self.min_tokens = subject.min_tokens
+        self._process, self._subject, self._identity = process, subject, None
+        self._slot_count = slot_count(subject.argv)
+        self._turns, self._proving, self._open = [], [], {}
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    def begins(self, turn: Turn, process: Process) -> bool:
+        """Take in that `turn` goes to `process` next; say whether `make_ready` must come before.
+
+        It needn't where the conversation is in a slot already, nor where nothing is saved.
+        """
+        if self.refusal or self._vault.fault or not self._is_of(process):
+            return False
+        self._take(turn)
+        if self._is_restoring:
+            return True
+        latest = [*self._turns, *self._ended()][-self._slot_count :]
+        if any(turn.continues(earlier) for earlier in latest):
+            return False
+        return self._has_unsaved() or self._vault.catalogue.has(process.model)
+
+    async def make_ready(self, turn: Turn) -> int | None:
+        """Put the conversation of `turn` into a slot if it is saved, and return that slot.
+
+        What would be displaced is saved first. None: there is no choice of slots. Raises
+        SlotSpoiled when the process has to be restarted.
+        """
+        async with self._lock:
+            self._shared.flush()
+            chain = await turn.chain()
+            if chain is None or self.refusal:
+                return None
+            state = await self._state()
+            if state is None or self.refusal:
+                return None
+            wish = await self._wish(turn, chain, state)
+            self._is_restoring = wish is not None
+            try:
+                self.refusal = await self._saver.save_displaced(state)
+                return await self._restore(turn, wish, state) if wish is not None else None
+            finally:
+                self._is_restoring = False
+
+    def answered(self, record: object) -> bool:
+        """Take in that a request has ended; say whether it was one of this model's turns."""
+        turn = self._open.pop(id(record), None)
+        if turn is None:
+            return False
+        if turn in self._proving:
+            self._proving.remove(turn)
+        if turn.is_whole:
+            self._turns = fresh_turns(self._turns, turn, self._slot_count)
+            if turn.restored is not None and self._identity is not None:
+                self.refusal = self._proofs.prove(turn, turn.restored, self._identity)
+        return True
+
+    # ---- saving --------------------------------------------------------------------------------
+
+    async def save(self, process: Process, *, least_new: int, limit_s: float) -> None:
+        """Save what the slots hold and no file does, if that is `least_new` tokens or more."""
+        if self.refusal or self._vault.fault or not self._is_of(process):
+            return
+        self._shared.flush()
+        if not self._has_unsaved():
+            return
+        try:
+            async with asyncio.timeout(limit_s), self._lock:
+                state = await self._state()
+                if state is not None and not self.refusal:
+                    self.refusal = await self._saver.save(state, least_new=least_new)
+        except TimeoutError:
+            logger.warning(
+                "model %s: its conversations weren't saved within %g s", process.model, limit_s
+            )
+
+    # ---- for both ------------------------------------------------------------------------------
+
+    def _is_of(self, process: Process) -> bool:
+        """Whether `process` is the one that was met last."""
+        return self._process is not None and self._process.generation == process.generation
+
+    def _take(self, turn: Turn) -> None:
+        for other in self._proving:
+            other.is_alone = False  # it may lose its slot to this one
+        turn.number = next(self._numbers)
+        self._open[id(turn.record)] = turn
+
+    def _ended(self) -> Iterator[Turn]:
+        """Yield the turns that have ended, of whose tokens nobody has heard yet."""
+        return (turn for turn in self._open.values() if turn.record.ended_at)
+
+    def _has_unsaved(self) -> bool:
+        least = self.min_tokens
+        return any(not turn.is_saved and turn.held >= least for turn in self._turns) or any(
+            len(turn.body) >= least
+            for turn in self._ended()  # a token is a byte at least
+        )
+
+    async def _who(self) -> Identity:
+        """Return what the process is; looked up once, as files may be replaced while it runs."""
+        if self._identity is None:
+            subject = self._subject
+            self._identity = await asyncio.to_thread(identity_of, subject.argv, subject.env)
+            self.refusal = self._proofs.refusal_of(self._identity)
+        return self._identity
+
+    async def _state(self) -> State | None:
+        """Return what its server says of itself; None: nothing."""
+        process = self._process
+        assert process is not None
+        try:
+            slots = await self._shared.slots.list(process)
+        except NotSupported as error:
+            self.refusal = f"its server doesn't list its slots: {error}"
+            logger.warning("model %s: conversations aren't saved: %s", process.model, self.refusal)
+            return None
+        except SlotsFailed as error:
+            logger.warning("model %s: its conversations can't be seen: %s", process.model, error)
+            return None
+        self._slot_count = max(1, len(slots))
+        self._turns = self._turns[-self._slot_count :]
+        return State(await self._who(), process, slots, self._turns, self.min_tokens)
+
+    async def _wish(self, turn: Turn, chain: Chain, state: State) -> Wish | None:
+        """Return what should be in a slot for `turn` and isn't; None: nothing."""
+        who, catalogue = state.who, self._vault.catalogue
+        mine = [s for s in catalogue.of(self._model) if s.scope == turn.scope]
+        wish = best_of([saved for saved in mine if saved.facts == who.facts], chain)
+        if wish is None:
+            if (other := best_of(mine, chain)) is not None:
+                self._refuse(other.saved, difference(other.saved.facts, who.facts))
+            return None
+        if wish.tokens < self.min_tokens:
+            return None
+        for earlier in self._turns:
+            there = await earlier.chain() if earlier.scope == turn.scope else None
+            if there is not None and chain.shared_with(there.marks) >= wish.shared:
+                return None
+        if reason := self._proofs.pair_refusal(who, wish.saved):
+            self._refuse(wish.saved, reason)
+            return None
+        return wish
+
+    async def _restore(self, turn: Turn, wish: Wish, state: State) -> int | None:
+        process, saved = self._process, wish.saved
+        assert process is not None
+        taken = {open_.restored.slot for open_ in self._proving if open_.restored}
+        slot = free_slot(state.slots, taken)
+        if slot is None:
+            return None
+        if slot.n_ctx and saved.tokens >= slot.n_ctx:
+            self._refuse(saved, f"it has {saved.tokens} tokens, and a slot holds {slot.n_ctx}")
+            return None
+        if fault := await self._vault.fault_of(saved):
+            await self._vault.set_aside(saved)
+            self._tell(saved, "refused")
+            logger.warning("model %s: a saved conversation is lost: %s", process.model, fault)
+            return None
+        await self._read(turn, wish, process, slot.id)
+        return slot.id if turn.restored is not None and len(state.slots) > 1 else None
+
+    async def _read(self, turn: Turn, wish: Wish, process: Process, slot: int) -> None:
+        saved, shared = wish.saved, self._shared
+        limit_s = _LEAST_S + saved.kept.size / _BYTES_PER_S
+        try:
+            found = await shared.slots.restore(process, slot, saved.name, limit_s)
+            if found.n_restored != saved.tokens:
+                raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")
+        except NotSupported as error:
+            self.refusal = f"its server can't restore slots: {error}"
+            logger.warning("model %s: %s", process.model, self.refusal)
+            return
+        except SlotsFailed as error:
+            raise await self._spoiled(saved, process, error) from None
+        shared.vault.catalogue.use(saved, shared.now())
+        turn.restored = Restore(saved, slot, wish.tokens, wish.is_whole)
+        turn.is_alone = all(other is turn or other.record.ended_at for other in self._open.values())
+        self._proving.append(turn)
+        logger.info(
+            "model %s: %d tokens of a saved conversation are back in slot %d",
+            *(process.model, saved.tokens, slot),
+        )
+
+    async def _spoiled(self, saved: Saved, process: Process, error: SlotsFailed) -> SlotSpoiled:
+        """Have the process restarted; neither that file is tried again, nor its build with this."""
+        await self._vault.set_aside(saved)
+        self._proofs.refused(await self._who(), saved, str(error))
+        self._tell(saved, "failed")
+        logger.warning(
+            "model %s: a restore failed (%s); it is restarted before it serves",
+            *(saved.model, error),
+        )
+        text = f"model {saved.model!r}: a conversation couldn't be restored: {error}"
+        spoiled = SlotSpoiled(text)
+        self._shared.restart(process.model, process.generation, spoiled)
+        return spoiled
+
+    def _refuse(self, saved: Saved, reason: str) -> None:
+        if self._proofs.is_news(saved, reason):
+            self._tell(saved, "refused")
+            logger.info("model %s: a saved conversation doesn't fit: %s", saved.model, reason)
+
+    def _tell(self, saved: Saved, result: str) -> None:
+        self._shared.tell(Outcome(saved.model, "restore", result))

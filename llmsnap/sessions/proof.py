@@ -1,0 +1,104 @@
+"""Whether restores are worth anything: only the next answer tells.
+
+On sliding-window and hybrid models the server says "restored" and reads everything again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from llmsnap.sessions.catalogue import Saved, Verdict
+from llmsnap.sessions.identity import Identity, digest_of
+from llmsnap.sessions.outcome import Outcome, Tell
+from llmsnap.sessions.turns import Restore, Turn
+from llmsnap.sessions.vault import Vault
+
+logger = logging.getLogger(__name__)
+
+_LEAST_SHARE: Final = 4
+"""One part in so many of what was restored must be found in the cache."""
+_PROVEN_STRIKES: Final = 3
+"""So many useless ones in a row count where others were of use: a template may have changed."""
+_GOOD_FOR_S: Final = 7 * 86400.0
+"""After so long a refusal is put to the test again."""
+_MOST_NEWS: Final = 1000
+
+
+class Proofs:
+    """Judges the restores of one model, and remembers."""
+
+    def __init__(self, model: str, vault: Vault, tell: Tell, now: Callable[[], float]) -> None:
+        self._model = model
+        self._vault = vault
+        self._tell = tell
+        self._now = now
+        self._told: set[tuple[str, str]] = set()
+
+    def refusal_of(self, who: Identity) -> str:
+        """Return why nothing is saved for `who`; empty: it is."""
+        verdict = self._valid(who.key)
+        return verdict.reason if verdict is not None and verdict.word == "useless" else ""
+
+    def pair_refusal(self, who: Identity, saved: Saved) -> str:
+        """Return why `saved`, of another build, isn't tried; empty: it is."""
+        if saved.engine == who.engine:
+            return ""
+        verdict = self._valid(_pair(who, saved))
+        return verdict.reason if verdict is not None and verdict.word == "refused" else ""
+
+    def refused(self, who: Identity, saved: Saved, reason: str) -> None:
+        """Take in that the server didn't take `saved`."""
+        if saved.engine != who.engine:
+            told = f"another build has saved it, whose files this one refuses ({reason})"
+            self._vault.catalogue.judge(_pair(who, saved), Verdict("refused", 1, told, self._now()))
+
+    def is_news(self, saved: Saved, reason: str) -> bool:
+        """Whether nobody has been told that yet."""
+        if len(self._told) > _MOST_NEWS:
+            self._told.clear()
+        news = (saved.name, reason)
+        is_news = news not in self._told
+        self._told.add(news)
+        return is_news
+
+    def prove(self, turn: Turn, restore: Restore, who: Identity) -> str:
+        """Judge `restore` by the answer of `turn`; return why there are to be no more of them."""
+        tokens = turn.record.tokens
+        cached = tokens.cached if tokens is not None else None
+        if cached is None:
+            return ""
+        catalogue, before = self._vault.catalogue, self._valid(who.key)
+        if cached * _LEAST_SHARE >= restore.expected:
+            self._tell(Outcome(self._model, "restore", "used", restore.saved.kept.size))
+            if before is None or before.word != "used" or before.strikes:
+                catalogue.judge(who.key, Verdict("used", 0, "", self._now()))
+            return ""
+        if not (turn.is_alone and restore.is_whole):
+            return ""  # another request may have taken the slot, or it was another conversation
+        self._tell(Outcome(self._model, "restore", "useless"))
+        strikes = (before.strikes if before is not None else 0) + 1
+        if before is not None and before.word == "used" and strikes < _PROVEN_STRIKES:
+            catalogue.judge(who.key, Verdict("used", strikes, "", self._now()))
+            return ""
+        reason = (
+            f"restores are useless: of {restore.expected} tokens {cached} were found in the cache"
+        )
+        catalogue.judge(who.key, Verdict("useless", strikes, reason, self._now()))
+        logger.warning(
+            "model %s: %s; its conversations aren't saved any more. A sliding-window model needs "
+            "--swa-full in its command, and hybrid ones can't be restored",
+            *(self._model, reason),
+        )
+        return reason
+
+    def _valid(self, key: str) -> Verdict | None:
+        verdict = self._vault.catalogue.verdict(key)
+        if verdict is None or verdict.at < self._now() - _GOOD_FOR_S:
+            return None
+        return verdict
+
+
+def _pair(who: Identity, saved: Saved) -> str:
+    return digest_of(who.facts, saved.engine, who.engine)

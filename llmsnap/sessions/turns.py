@@ -1,0 +1,138 @@
+"""Requests, as far as they say what a server's slots hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.chain import Chain, chain_of
+from llmsnap.sessions.slots import Slot
+
+_LONG_BYTES: Final = 256 * 1024
+"""More is hashed in a thread."""
+SLACK: Final = 2
+"""By how many tokens a slot may differ from what the answer tells: the last one may be missing."""
+_BEGINNING: Final = 0.9
+
+
+class Told(Protocol):
+    """What an answer said of its tokens."""
+
+    @property
+    def prompt(self) -> int | None: ...
+
+    @property
+    def cached(self) -> int | None: ...
+
+    @property
+    def generated(self) -> int | None: ...
+
+
+class Answered(Protocol):
+    """The record of a request; its tokens are known some time after its end."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def error(self) -> str: ...
+
+    @property
+    def tokens(self) -> Told | None: ...
+
+    @property
+    def ended_at(self) -> float: ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Turn:
+    """One request of a conversation."""
+
+    record: Answered
+    path: str
+    body: bytes
+    scope: str = ""
+    """Whose it is: a hash of the API key."""
+    session: str = ""
+    """What a header calls the conversation."""
+    number: int = 0
+    """Its place in the order in which the requests began."""
+    restored: Restore | None = None
+    """What was put into a slot for it."""
+    is_alone: bool = True
+    """Whether no other request was served meanwhile, which might have taken its slot."""
+    is_saved: bool = False
+    _chain: Chain | None = None
+    _is_read: bool = False
+
+    @property
+    def held(self) -> int:
+        """How many tokens its slot holds after it; 0: it isn't said."""
+        tokens = self.record.tokens
+        if tokens is None or not tokens.prompt:
+            return 0
+        return tokens.prompt + max(0, (tokens.generated or 0) - 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was answered to its end, so that it's known what its slot holds."""
+        return self.record.status == 200 and not self.record.error and self.held > 0
+
+    def continues(self, earlier: Turn) -> bool:
+        """Whether this is plainly the same conversation: nearly all of it is as it was.
+
+        Costs one comparison of bytes; False may be wrong.
+        """
+        start = int(len(earlier.body) * _BEGINNING)
+        return (
+            self.scope == earlier.scope
+            and self.path == earlier.path
+            and len(self.body) >= start
+            and self.body[:start] == earlier.body[:start]
+        )
+
+    async def chain(self) -> Chain | None:
+        """Return what it is known by; None: it is no conversation."""
+        if not self._is_read:
+            if len(self.body) > _LONG_BYTES:
+                found = await asyncio.to_thread(chain_of, self.path, self.body, self.session)
+            else:
+                found = chain_of(self.path, self.body, self.session)
+            self._chain, self._is_read = found, True
+        return self._chain
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A saved conversation that was put into a slot."""
+
+    saved: Saved
+    slot: int
+    expected: int
+    """How many tokens should now be found in the cache."""
+    is_whole: bool
+    """Whether the request goes on where the saved one ended, so that all of it should be."""
+
+
+def holders(turns: Sequence[Turn], slots: Iterable[Slot]) -> dict[int, Turn]:
+    """Return which of `turns`, in the order in which they began, each slot holds, by its id.
+
+    A slot is known by how many tokens it holds, and by the order of the requests. It isn't in there
+    when no turn would leave it so: then somebody else's request is in it, or half an answer.
+    """
+    left, found = list(turns), {}
+    for slot in sorted(slots, key=lambda slot: slot.id_task, reverse=True):
+        turn = next((turn for turn in reversed(left) if _may_be_in(turn, slot)), None)
+        if turn is not None:
+            left.remove(turn)
+            found[slot.id] = turn
+    return found
+
+
+def _may_be_in(turn: Turn, slot: Slot) -> bool:
+    if slot.is_processing or slot.id_task < 0 or not turn.held:
+        return False
+    return slot.n_prompt_tokens is None or abs(turn.held - slot.n_prompt_tokens) <= SLACK

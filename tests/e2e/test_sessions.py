@@ -1,0 +1,207 @@
+"""Conversations that outlive their processes, with real llama-servers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+
+from tests.e2e.conftest import ONE_AT_A_TIME, Configure, direct_server, text_of
+from tests.helpers.llama import server_argv
+from tests.helpers.ports import free_ports
+from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+LONG = "abc def " * 190
+"""Some 1,500 tokens."""
+SAVED = "tokens is saved"
+
+Talk = list[dict[str, Any]]
+
+
+async def say(
+    proxy: ProxyProcess, talk: Talk, text: str, model: str = "a", **more: Any
+) -> dict[str, Any]:
+    """Go on with a conversation; returns the answer's timings, with its text beside."""
+    talk.append({"role": "user", "content": text})
+    answer = await proxy.chat(model, messages=talk, **more)
+    reply = str(answer["choices"][0]["message"]["content"])
+    talk.append({"role": "assistant", "content": reply})
+    return {**answer["timings"], "text": reply}
+
+
+@pytest.fixture(scope="session")
+def undisturbed(models: Mapping[str, Path]) -> dict[str, Any]:
+    """What the second answer of a conversation is when its process lives on."""
+    return asyncio.run(_second_answer(models))
+
+
+async def _second_answer(models: Mapping[str, Path]) -> dict[str, Any]:
+    with direct_server(models["a"]) as url:
+        await text_of(url, "up?")
+        async with aiohttp.ClientSession(url) as session:
+            talk: Talk = []
+            for text in (LONG, "go on"):
+                talk.append({"role": "user", "content": text})
+                body = {"messages": talk, "temperature": 0, "max_tokens": 16}
+                async with session.post("/v1/chat/completions", json=body) as answer:
+                    said = await answer.json()
+                talk.append(said["choices"][0]["message"])
+    return {**said["timings"], "text": talk[-1]["content"]}
+
+
+def check_restored(first: dict[str, Any], found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """What is asked next is all that is read, and the answer is what it would have been."""
+    held = first["prompt_n"] + first["cache_n"] + first["predicted_n"] - 1
+    assert found["cache_n"] >= 0.95 * held
+    assert found["prompt_n"] <= expected["prompt_n"] + 1
+    assert found["text"] == expected["text"]
+
+
+async def logged(proxy: ProxyProcess, text: str, *, times: int = 1) -> None:
+    """Wait until the proxy says `text`."""
+    await eventually(lambda: proxy.log.count(text) >= times, timeout_s=60, what=text)
+
+
+async def test_a_conversation_survives_a_stop(
+    configure: Configure, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    """It is saved before its process ends, and back before the next answer."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        talk: Talk = []
+        first = await say(proxy, talk, LONG)
+        await proxy.post("/api/models/unload")
+        check_restored(first, await say(proxy, talk, "go on"), undisturbed)
+
+        folder = proxy.state_dir / "sessions"
+        files = list(folder.glob("*.kv"))
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert [file.stat().st_mode & 0o777 for file in files] == [0o600]
+
+
+async def test_a_conversation_survives_a_swap(
+    configure: Configure, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    """Another model takes the room in between."""
+    async with running_proxy(configure(names="ab"), tmp_path) as proxy:
+        talk: Talk = []
+        first = await say(proxy, talk, LONG)
+        await proxy.chat("b")
+        assert await proxy.state("a") == "stopped"
+        check_restored(first, await say(proxy, talk, "go on"), undisturbed)
+
+
+async def test_a_conversation_survives_the_death_of_its_process(
+    configure: Configure, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    """It was saved when its model was idle."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        talk: Talk = []
+        first = await say(proxy, talk, LONG)
+        await logged(proxy, SAVED)
+        pid = (await proxy.models())["a"]["pid"]
+        psutil.Process(pid).kill()
+        await proxy.becomes("a", "stopped")
+        check_restored(first, await say(proxy, talk, "go on"), undisturbed)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_conversation_survives_the_end_of_the_proxy(
+    models: Mapping[str, Path],
+    tmp_path: Path,
+    undisturbed: dict[str, Any],
+    signum: signal.Signals,
+) -> None:
+    """Whether it was told to end or killed; the model has another port afterwards."""
+
+    def config() -> str:
+        command = " ".join(server_argv(models["a"]))
+        return f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+
+    talk: Talk = []
+    async with running_proxy(config(), tmp_path) as proxy:
+        first = await say(proxy, talk, LONG)
+        if signum is signal.SIGKILL:
+            await logged(proxy, SAVED)
+        await proxy.stop(signum)
+    async with running_proxy(config(), tmp_path) as proxy:
+        check_restored(first, await say(proxy, talk, "go on"), undisturbed)
+
+
+async def test_a_conversation_survives_with_two_slots(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Both of two conversations come back, each into a slot of its own."""
+    command = " ".join(server_argv(models["a"], np=2))
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        talks: list[Talk] = [[], []]
+        first = [
+            await say(proxy, talk, start * 90)
+            for talk, start in zip(talks, ("abc def ", "uvw xyz "), strict=True)
+        ]
+        await proxy.post("/api/models/unload")
+        for talk, before in zip(talks, first, strict=True):
+            found = await say(proxy, talk, "go on")
+            assert found["cache_n"] >= 0.95 * before["prompt_n"]
+
+
+async def test_two_conversations_alternate_on_one_slot(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Five times, though the server itself keeps nothing of them: what goes is saved first."""
+    command = " ".join(server_argv(models["a"], extra=["--cache-ram", "0"]))
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        talks: list[Talk] = [[], []]
+        held = [0, 0]
+        for turn in range(5):
+            for which, start in enumerate(("abc def ", "uvw xyz ")):
+                text = "go on" if turn else start * 90
+                found = await say(proxy, talks[which], text)
+                assert found["cache_n"] >= 0.95 * held[which], (turn, which, found)
+                held[which] = found["cache_n"] + found["prompt_n"]
+        assert len([*(proxy.state_dir / "sessions").glob("*.kv")]) == 2  # one a conversation
+
+
+async def test_what_is_new_after_a_restore_is_saved_again(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """Over three processes, with one file that takes the place of the one before."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        talk: Talk = []
+        held = 0
+        for text in (LONG, "go on", "and on"):
+            found = await say(proxy, talk, text)
+            assert found["cache_n"] >= 0.95 * held
+            held = found["cache_n"] + found["prompt_n"]
+            await proxy.post("/api/models/unload")
+            assert len([*(proxy.state_dir / "sessions").glob("*.kv")]) == 1
+
+
+async def test_turned_off_it_changes_nothing(configure: Configure, tmp_path: Path) -> None:
+    """The command has no option, and no folder is made."""
+    config = configure(f"{ONE_AT_A_TIME}\nsessions: {{mode: off}}", names="a")
+    async with running_proxy(config, tmp_path) as proxy:
+        await proxy.chat("a")
+        _, running = await proxy.get("/running")
+        assert "--slot-save-path" not in running["running"][0]["cmd"]
+        assert not (proxy.state_dir / "sessions").exists()
+
+
+async def test_running_shows_the_command_with_the_option(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """As it was started."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        await proxy.chat("a")
+        _, running = await proxy.get("/running")
+        assert f"--slot-save-path {proxy.state_dir}/sessions/" in running["running"][0]["cmd"]
