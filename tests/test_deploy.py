@@ -18,11 +18,12 @@ from llmsnap.app import GRACE_S
 from llmsnap.cli import EX_CONFIG
 from llmsnap.cli.serve import serve
 from llmsnap.config.schema import ModelConfig
+from llmsnap.sessions.keeper import BEFORE_STOP_S
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNITS = {"system": DEPLOY / "llmsnap.service", "user": DEPLOY / "user" / "llmsnap.service"}
-ENDS_S = GRACE_S + 2 * ModelConfig().unload_timeout_s
+ENDS_S = GRACE_S + 2 * ModelConfig().unload_timeout_s + BEFORE_STOP_S
 """What the proxy may take to end."""
 
 
