@@ -207,6 +207,7 @@ async def test_load_answers_when_ready_with_what_the_wait_was_made_of() -> None:
             "evict_s": 0,
             "wake_s": 0,
             "start_s": 1.5,
+            "restore_s": 0,
             "total_s": 1.75,
         },
     }
