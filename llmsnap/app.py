@@ -87,12 +87,14 @@ async def serve(
         files, recorder = RunFiles(state_dir), Recorder(reads_tokens=config.activity.tokens)
         await files.end_leftovers()
         keeping, remembering = Keeping(config, state_dir, recorder), Remembering(config, state_dir)
-        await opened.enter_async_context(keeping.opened())
-        await opened.enter_async_context(remembering.opened(recorder))
+        for opening in (keeping.opened(), remembering.opened(recorder)):
+            await opened.enter_async_context(opening)
         fleet = await opened.enter_async_context(
             fleet_of(config, journal.logs, files, recorder, keeping.store, remembering, CLOCK)
         )
-        proxy = Proxy(fleet.config, lender_of(config, fleet.supervisor), recorder, conversations=remembering)
+        proxy = Proxy(
+            fleet.config, lender_of(config, fleet.supervisor), recorder, conversations=remembering
+        )
         site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
         opened.push_async_callback(site.aclose)
         async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
@@ -115,6 +117,12 @@ async def bound(loaded: Loaded, address: Address) -> AsyncIterator[tuple[list[so
     finally:
         for sock in sockets:
             sock.close()
+
+
+def proxy_of(fleet: Fleet, recorder: Recorder) -> Proxy:
+    """Return the hot path over `fleet`."""
+    lender = lender_of(fleet.config, fleet.supervisor)
+    return Proxy(fleet.config, lender, recorder, conversations=fleet.remembering)
 
 
 def lender_of(config: Config, supervisor: Supervisor) -> Lender:
