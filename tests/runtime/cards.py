@@ -123,7 +123,7 @@ class Server:
     ) -> None:
         self.pid: int | None = None
         self.rest = RestView()
-        self.unload_timeout_s = 1.0
+        self.unload_timeout_s = self.end_timeout_s = 1.0
         self._model = model
         self._uses = uses
         self._cards = cards
