@@ -92,9 +92,7 @@ async def serve(
         fleet = await opened.enter_async_context(
             fleet_of(config, journal.logs, files, recorder, keeping.store, remembering, CLOCK)
         )
-        proxy = Proxy(
-            fleet.config, lender_of(config, fleet.supervisor), recorder, conversations=remembering
-        )
+        proxy = proxy_of(fleet, recorder)
         site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
         opened.push_async_callback(site.aclose)
         async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
@@ -117,6 +115,12 @@ async def bound(loaded: Loaded, address: Address) -> AsyncIterator[tuple[list[so
     finally:
         for sock in sockets:
             sock.close()
+
+
+def proxy_of(fleet: Fleet, recorder: Recorder) -> Proxy:
+    """Return the hot path over `fleet`."""
+    lender = lender_of(fleet.config, fleet.supervisor)
+    return Proxy(fleet.config, lender, recorder, conversations=fleet.remembering)
 
 
 def proxy_of(fleet: Fleet, recorder: Recorder) -> Proxy:
