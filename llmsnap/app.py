@@ -123,12 +123,6 @@ def proxy_of(fleet: Fleet, recorder: Recorder) -> Proxy:
     return Proxy(fleet.config, lender, recorder, conversations=fleet.remembering)
 
 
-def proxy_of(fleet: Fleet, recorder: Recorder) -> Proxy:
-    """Return the hot path over `fleet`."""
-    lender = lender_of(fleet.config, fleet.supervisor)
-    return Proxy(fleet.config, lender, recorder, conversations=fleet.remembering)
-
-
 def lender_of(config: Config, supervisor: Supervisor) -> Lender:
     """Return who lends the models that requests may name."""
     return Network(supervisor, config.peers) if config.peers else supervisor
