@@ -121,8 +121,10 @@ class UpstreamConnection(Flow):
             self._switch(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
-            self._fail(f"what it sent isn't HTTP: {error.__context__ or error}")
-            return
+            if not self._complete:
+                self._fail(f"what it sent isn't HTTP: {error.__context__ or error}")
+                return
+            self._keep_alive = False  # what comes behind a whole answer is nobody's
         sink = self._sink
         if sink is None:  # nobody asked for this, so nothing on this connection can be trusted
             self.transport.abort()

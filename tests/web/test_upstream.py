@@ -119,10 +119,13 @@ CHUNKED = b"HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\n\r\n"
         ([whole(b"abc", "Connection: close")], b"abc", False),
         ([b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc"], b"abc", False),
         ([whole(b"abc") + whole(b"unasked")], b"abc", False),
+        ([whole(b"abc") + b"\0no HTTP"], b"abc", False),
+        ([whole(b"abc", "Connection: close") * 2], b"abc", False),
+        ([CHUNKED + b"3\r\nabc\r\n0\r\n\r\n\0no HTTP"], b"abc", False),
     ],
     ids=[
         "length", "chunks", "trailers", "continue", "hints", "204", "304", "empty", "close",
-        "http/1.0", "too much",
+        "http/1.0", "too much", "rubbish", "two and an end", "rubbish behind chunks",
     ],
 )  # fmt: skip
 async def test_framings(parts: list[bytes], body: bytes, reusable: bool) -> None:
