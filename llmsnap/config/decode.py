@@ -186,7 +186,8 @@ def _int(node: Node, path: str) -> int:
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value not in _INT64:
-        remedy = "take the quotes away" if isinstance(value, str) else "write one, such as 30"
+        is_quoted = isinstance(value, str) and value.strip().isdecimal()
+        remedy = "take the quotes away" if is_quoted else "write one, such as 30"
         message = f"expected a whole number, not {_kind(node)}; {remedy}"
         raise Fault(message, line=node.line, path=path)
     return value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from llmsnap.config.decode import Decoder
@@ -13,6 +14,9 @@ from llmsnap.config.yamlnodes import MapNode, line_of
 
 HOST: Final = "host"
 """The device of ordinary memory; all others are GPUs, `gpu0`, `gpu1` and so on."""
+_DEVICE: Final = re.compile(r"host|gpu(?:0|[1-9][0-9]*)")
+_LEAST_BYTES: Final = 2**20
+"""Less than this is nobody's memory: a number without its unit."""
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 _PINNED_UNKNOWN: Final = (
@@ -56,7 +60,8 @@ def visible_gpus(env: Mapping[str, str], devices: Collection[str]) -> tuple[str,
 
 
 def check_memory(config: Config, root: MapNode, decoder: Decoder) -> None:
-    """Raise Fault when pinned models don't fit together; note what can never fit."""
+    """Raise Fault when pinned models don't fit together; note what is odd or can never fit."""
+    _note_odd_amounts(config, root, decoder)
     budgets = config.memory.devices if config.memory.mode == "auto" else {}
     pinned: dict[str, dict[str, int]] = {}
     for id_, model in config.models.items():
@@ -75,6 +80,36 @@ def check_memory(config: Config, root: MapNode, decoder: Decoder) -> None:
                 decoder.note(message, line=line, path=path)
     for device, sizes in pinned.items():
         _check_pinned(device, sizes, budgets, root)
+
+
+def _note_odd_amounts(config: Config, root: MapNode, decoder: Decoder) -> None:
+    for keys, size in _amounts(config):
+        line, path = line_of(root, *keys), ".".join(keys)
+        if keys[-2] in ("devices", "reserve") and not _DEVICE.fullmatch(keys[-1]):
+            message = f"{keys[-1]!r} isn't a device; there are host, gpu0, gpu1 and so on"
+            decoder.note(message, line=line, path=path)
+        if 0 < size < _LEAST_BYTES:
+            message = f"these are {size} bytes; write the unit too, as in {size}GiB or {size}MiB"
+            decoder.note(message, line=line, path=path)
+
+
+def _amounts(config: Config) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the sizes of memory in the file, each with the keys that lead to it."""
+    yield from _each(("memory", "devices"), config.memory.devices)
+    yield from _each(("memory", "reserve"), config.memory.reserve)
+    yield from _each(("sleep", "ramBudget"), config.sleep.ram_budget_bytes)
+    for id_, model in config.models.items():
+        yield from _each(("models", id_, "ram"), model.ram_bytes)
+        yield from _each(("models", id_, "vram"), model.vram)
+
+
+def _each(
+    keys: tuple[str, ...], given: int | Mapping[str, int] | None
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    if isinstance(given, Mapping):
+        yield from (((*keys, device), size) for device, size in given.items())
+    elif given is not None:
+        yield keys, given
 
 
 def _check_pinned(

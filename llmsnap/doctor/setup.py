@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Final
@@ -17,11 +17,14 @@ from llmsnap.config.loader import Loaded
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.secrets import blank_argv
 from llmsnap.doctor.finding import Finding, Status
+from llmsnap.memory.llama_flags import Flags, read_flags
 from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 
 _VERSION_S: Final = 10.0
 _SHOWN: Final = 100
+_DOWNLOADS: Final = frozenset({"-mu", "--model-url", "-hf", "-hfr", "--hf-repo"})
+"""Options of a llama-server that may fetch its files itself."""
 
 
 def configuration(loaded: Loaded) -> Finding:
@@ -35,17 +38,36 @@ def configuration(loaded: Loaded) -> Finding:
 
 
 def commands(config: Config, environ: Mapping[str, str]) -> list[Finding]:
-    """Return a line a model whose program isn't there, or one line that all are."""
-    missing = []
-    for id_, model in config.models.items():
-        program = next(iter(split_command(model.cmd)), "")
-        if not program:
-            missing.append(Finding(f"model {id_}", Status.FAIL, "it has no cmd", "give it one"))
-        elif shutil.which(program, path=_search_path(model, environ)) is None:
-            found = f"{program!r} isn't found, or isn't a program"
-            remedy = "install it, write its whole path, or set PATH in the model's `env`"
-            missing.append(Finding(f"model {id_}", Status.FAIL, found, remedy))
-    return missing or [Finding("commands", Status.OK, "the program of each model is there")]
+    """Return a line a model that lacks its program or a file, or one line that all is there."""
+    lacks = [
+        Finding(f"model {id_}", Status.FAIL, found, remedy)
+        for id_, model in config.models.items()
+        for found, remedy in _lacks(model, environ)
+    ]
+    return lacks or [Finding("commands", Status.OK, "the program of each model is there")]
+
+
+def _lacks(model: ModelConfig, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what `model` lacks, and the remedy."""
+    argv = split_command(model.cmd)
+    program = next(iter(argv), "")
+    if not program:
+        yield "it has no cmd", "give it one"
+        return
+    if shutil.which(program, path=_search_path(model, environ)) is None:
+        remedy = "install it, write its whole path, or set PATH in the model's `env`"
+        yield f"{program!r} isn't found, or isn't a program", remedy
+    if PurePath(program).name.startswith("llama-server") and _DOWNLOADS.isdisjoint(argv):
+        own = dict(entry.partition("=")[::2] for entry in model.env)
+        for file in _files(read_flags(argv, {**environ, **own})):
+            if not Path(file).is_file():
+                yield f"its file {file!r} isn't there", "fetch it, or correct its path in `cmd`"
+
+
+def _files(flags: Flags) -> Iterator[str]:
+    """Yield the files that a llama-server reads."""
+    draft = flags.draft.model if flags.draft else ""
+    yield from filter(None, (flags.model, draft, flags.mmproj, *flags.loras))
 
 
 async def llama_server(environ: Mapping[str, str], *, limit_s: float = _VERSION_S) -> Finding:

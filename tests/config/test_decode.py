@@ -53,6 +53,7 @@ def test_whole_number_fields(written: str, ttl: int) -> None:
     ("written", "message"),
     [
         ("'60'", "not text; take the quotes away"),
+        ("soon", "not text; write one, such as 30"),
         ("60s", "not text"),
         ("true", "not true"),
         ("[1]", "not a list"),

@@ -129,3 +129,42 @@ def test_without_budgets_nothing_is_noted() -> None:
 def test_which_gpus_a_model_sees(env: dict[str, str], expected: tuple[str, ...]) -> None:
     """In the order of its environment; what isn't a number hides what follows, as in CUDA."""
     assert visible_gpus(env, ("gpu10", "host", "gpu2", "gpu0")) == expected
+
+
+def test_a_size_without_its_unit_is_noted() -> None:
+    """`vram: 9` are 9 bytes; nobody means that, and everything would seem to fit."""
+    notes = loaded(
+        """
+        memory: {devices: {gpu0: 24}, reserve: {host: 512}}
+        sleep: {ramBudget: 8}
+        models:
+          a: {cmd: "z ${PORT}", vram: 9, ram: 1MiB}
+          b: {cmd: "z ${PORT}", vram: {gpu0: 9000}}
+          c: {cmd: "z ${PORT}", vram: 0}
+        """
+    ).warnings
+
+    assert [note.partition("; write")[0] for note in notes if "bytes" in note] == [
+        "config.yaml:2: memory.devices.gpu0: these are 24 bytes",
+        "config.yaml:2: memory.reserve.host: these are 512 bytes",
+        "config.yaml:3: sleep.ramBudget: these are 8 bytes",
+        "config.yaml:5: models.a.vram: these are 9 bytes",
+        "config.yaml:6: models.b.vram.gpu0: these are 9000 bytes",
+    ]
+    assert any(note.endswith("write the unit too, as in 9GiB or 9MiB") for note in notes)
+
+
+@pytest.mark.parametrize("name", ["gpu", "GPU0", "cuda0", "ram", "gpu01"])
+def test_a_device_that_there_cannot_be_is_noted(name: str) -> None:
+    """Else its budget would count for nothing, and silently."""
+    notes = loaded(
+        f"""
+        memory: {{devices: {{{name}: 1GiB, host: 1GiB, gpu10: 1GiB}}, reserve: {{{name}: 1GiB}}}}
+        models: {{a: {{cmd: "z ${{PORT}}"}}}}
+        """
+    ).warnings
+
+    remedy = f"{name!r} isn't a device; there are host, gpu0, gpu1 and so on"
+    assert [note for note in notes if "isn't a device" in note] == [
+        f"config.yaml:2: memory.{key}.{name}: {remedy}" for key in ("devices", "reserve")
+    ]

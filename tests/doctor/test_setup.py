@@ -87,6 +87,32 @@ def test_a_program_that_isnt_there(tmp_path: Path) -> None:
     assert found[0].found == "'llama-serverr' isn't found, or isn't a program"
 
 
+def test_a_model_file_that_isnt_there(tmp_path: Path) -> None:
+    """A llama-server's own; other programs' options may mean something else."""
+    program(tmp_path, "llama-server", "exit")
+    program(tmp_path, "srv", "exit")
+    (tmp_path / "there.gguf").write_bytes(b"GGUF")
+    config = loaded(
+        f"""
+        models:
+          a: {{cmd: "llama-server --port ${{PORT}} -m {tmp_path}/gone.gguf --mmproj /no/eyes.gguf"}}
+          b: {{cmd: "llama-server --port ${{PORT}} -m {tmp_path}/there.gguf"}}
+          c: {{cmd: "llama-server --port ${{PORT}} -m /no/yet.gguf -mu http://h/yet.gguf"}}
+          d: {{cmd: "srv ${{PORT}} -m /no/module"}}
+          e: {{cmd: "llama-server --port ${{PORT}}", env: ["LLAMA_ARG_MODEL=/no/e.gguf"]}}
+        """
+    ).config
+
+    found = commands(config, {"PATH": str(tmp_path)})
+
+    assert [(finding.check, finding.found) for finding in found] == [
+        ("model a", f"its file '{tmp_path}/gone.gguf' isn't there"),
+        ("model a", "its file '/no/eyes.gguf' isn't there"),
+        ("model e", "its file '/no/e.gguf' isn't there"),
+    ]
+    assert all(finding.status is Status.FAIL and finding.remedy for finding in found)
+
+
 async def test_llama_server_and_its_version(tmp_path: Path) -> None:
     """It prints that to standard error."""
     path = program(tmp_path, "llama-server", "echo 'version: 7321 (abc)' >&2; echo built with x")
