@@ -44,6 +44,7 @@ from llmsnap.web.events import EventRoutes, Parts
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
+from llmsnap.web.release import ReleaseRoutes
 from llmsnap.web.server import PARTS, build_app
 from llmsnap.web.serving import Lender
 from llmsnap.web.status import StatusRoutes
@@ -159,7 +160,7 @@ class Site:
             *ActivityRoutes(keeping.history, keeping.captures).routes(),
             *events.routes(),
             *measured(fleet, recorder, keeping, proxy),
-            *StatusRoutes(self.reloading, CLOCK).routes(),
+            *order_routes(fleet.supervisor, self.reloading),
         ]
         self.app = application(config, fleet, proxy, journal, more, here)
         self._parts = (journal, *self.app[PARTS], events)
@@ -184,6 +185,12 @@ class Site:
             part.adopt(config)
         before, self.preloads = self.preloads, config.hooks.on_startup.preload
         self.preload([model for model in self.preloads if model not in before])
+
+
+def order_routes(supervisor: Supervisor, reloading: Reloading) -> list[web.RouteDef]:
+    """Return the routes to the proxy as a whole: how it is, and what it is told to do."""
+    status = StatusRoutes(reloading, lambda: supervisor.released, CLOCK)
+    return [*status.routes(), *ReleaseRoutes(supervisor, CLOCK).routes()]
 
 
 def application(

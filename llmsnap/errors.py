@@ -204,6 +204,10 @@ class ModelUnloaded(ServiceUnavailable):
     """An administrator unloaded the model while the request was with it."""
 
 
+class Released(ServiceUnavailable):
+    """All memory was given back for a while."""
+
+
 class StoreFailed(ServiceUnavailable):
     """The database can't be read now."""
 

@@ -19,6 +19,8 @@ _MODULES: Final = {
     "sleep": "orders",
     "unload": "orders",
     "reload": "orders",
+    "release": "release",
+    "resume": "release",
     "logs": "logs",
     "chat": "chat",
     "demo": "demo",

@@ -33,9 +33,9 @@ class Client:
     timeout_s: float | None = None
     """How long it may be silent; None: for ever, as it waits for models."""
 
-    def json(self, method: str, path: str) -> dict[str, Any]:
-        """Return the decoded answer. Raises NoProxy or Refused."""
-        with self.ask(method, path) as answer:
+    def json(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Send `body` as JSON; return the decoded answer. Raises NoProxy or Refused."""
+        with self.ask(method, path, body) as answer:
             return self._decoded(answer.read())
 
     def text(self, method: str, path: str) -> str:

@@ -38,6 +38,8 @@ def _refusal(board: Board, slot: Slot, *, limited: bool) -> LlmsnapError | None:
     """Return why a request for `slot` isn't even queued, or None."""
     if board.is_shutting_down:
         return reasons.shutting_down(slot.name)
+    if board.release is not None and board.release.refuses:
+        return reasons.released(board, board.release, slot)
     limit = slot.spec.concurrency_limit
     if limited and 0 < limit <= slot.limited:
         return reasons.over_limit(slot)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf
 
 from llmsnap.core.cause import Cause
@@ -31,6 +32,17 @@ from llmsnap.core.placement import Share
 from llmsnap.core.slot import NOWHERE, SLUMBER, Call, Entry, Slot, Ticket
 from llmsnap.core.timeline import Phase
 from llmsnap.errors import LlmsnapError
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """For how long nothing may load, on the clock."""
+
+    until: float
+    cut_at: float
+    """End of the running answers' time."""
+    refuses: bool
+    """Whether those who come meanwhile are refused; else they wait."""
 
 
 class Board:
@@ -57,6 +69,8 @@ class Board:
         """By number: all that wait or are served."""
         self.unloading: list[Slot] = []
         """Those that serve their last answers before an administrator's stop."""
+        self.release: Release | None = None
+        """While an administrator wants all memory back; None: nobody does."""
         self.shutdown_at = inf
         """End of the grace time; infinite while nobody has asked for a shutdown."""
         self.now = -inf

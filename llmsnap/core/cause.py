@@ -33,6 +33,8 @@ class Why(StrEnum):
     """It was learned to need more than it can ever get."""
     RECONFIGURED = "reconfigured"
     """The configuration has another process for it, or none."""
+    RELEASED = "released"
+    """An administrator wants all memory for something else."""
     SHUTDOWN = "shutdown"
     """The proxy ends."""
 
@@ -65,3 +67,4 @@ class Cause:
 
 ASKED = Cause(Why.ASKED)
 RECONFIGURED = Cause(Why.RECONFIGURED)
+RELEASED = Cause(Why.RELEASED)

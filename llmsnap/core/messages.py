@@ -204,6 +204,24 @@ class SleepRequested:
     model: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    """An administrator wants all memory back for `for_s`: everything sleeps or stops.
+
+    Running answers are paused where that is possible, else they may go on for `timeout_s`. Whoever
+    comes meanwhile waits, or is refused.
+    """
+
+    for_s: float = inf
+    refuse: bool = False
+    timeout_s: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Models may load again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconfigured:
     """Other settings hold from now on; what runs goes on, as far as they allow it.
@@ -243,6 +261,8 @@ Event = (
     | AbilityChanged
     | UnloadRequested
     | SleepRequested
+    | ReleaseRequested
+    | ResumeRequested
     | Reconfigured
     | ShutdownRequested
     | Tick

@@ -139,8 +139,8 @@ def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:
 
 
 def _admit_waiting(board: Board, slot: Slot) -> None:
-    """Let all in who wait, unless they wait for another process than this one."""
-    if not slot.is_outdated:
+    """Let all in who wait, unless for another process than this one, or until it may load."""
+    if not slot.is_outdated and board.release is None:
         board.admit_waiting(slot)
 
 

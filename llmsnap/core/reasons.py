@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from math import isfinite
 from typing import Final
 
-from llmsnap.core.board import Board
+from llmsnap.core.board import Board, Release
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import Slot, Ticket
 from llmsnap.errors import (
@@ -17,6 +18,7 @@ from llmsnap.errors import (
     ModelNotFound,
     ModelUnloaded,
     OutOfMemory,
+    Released,
     ShuttingDown,
     StartFailed,
     UpstreamLost,
@@ -24,6 +26,8 @@ from llmsnap.errors import (
 )
 
 _GIB: Final = 1024**3
+_ONCE_MORE_S: Final = 30.0
+"""When to ask again, where nobody knows how long it takes."""
 _MIB: Final = 1024**2
 
 _ON_ITS_WAY: Final = {
@@ -126,6 +130,16 @@ def waited_too_long(board: Board, ticket: Ticket, closed: Collection[Slot]) -> L
     return WaitedTooLong(
         f"{ticket.slot.name!r} wasn't available within {board.max_wait_s:g} s (schedule.maxWait): "
         + "; ".join(_in_the_way(board, ticket.slot, closed))
+    )
+
+
+def released(board: Board, held: Release, slot: Slot) -> LlmsnapError:
+    """All memory is wanted for something else (R17)."""
+    left_s = held.until - board.now
+    when = f"for {left_s:.0f} s more" if isfinite(left_s) else "until somebody resumes"
+    return Released(
+        f"{slot.name!r} can't be loaded: all memory is given back {when} (llmsnap resume)",
+        retry_after_s=left_s if isfinite(left_s) else _ONCE_MORE_S,
     )
 
 

@@ -111,11 +111,12 @@ def _settle_call(board: Board, slot: Slot) -> None:
 
 
 def _settle_share(board: Board, slot: Slot) -> None:
-    """Put down anew what a model that is up holds, unless nothing is known of that."""
+    """Put down anew what a model that is up holds, if more than an estimate is known of that."""
     assert slot.share is not None
-    share = board.ledger.share_of(slot)
-    if share.alone and not slot.share.alone:
+    if slot.need is None:
         share = replace(slot.share, pinned=slot.spec.pinned)
+    else:
+        share = board.ledger.share_of(slot)
     slot.share = share
     slot.booked = _smaller(slot.booked, share.bytes)
 

@@ -8,6 +8,7 @@
     timers          R11, R12 pinned models, idle timers
     administration  R15      unload, sleep, shutdown
     reconfigure     R16      other settings while models run
+    release         R17      all memory given back for a while
 
 `board` holds the state they share, `ledger` the memory books. R13 is `Board.due`.
 """
@@ -19,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
 from typing import Final, assert_never
 
-from llmsnap.core import administration, admission, invariants, news, reconfigure, timers
+from llmsnap.core import administration, admission, invariants, news, reconfigure, release, timers
 from llmsnap.core.board import Board
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.dispatch import Walk, admit_only_one
@@ -39,8 +40,10 @@ from llmsnap.core.messages import (
     NeedEstimated,
     Reconfigured,
     Reject,
+    ReleaseRequested,
     RequestArrived,
     RequestFinished,
+    ResumeRequested,
     Schedule,
     ShutdownRequested,
     SleepRequested,
@@ -104,6 +107,12 @@ class Scheduler:
         """Whether no model has a process."""
         return all(slot.state in DOWN for slot in self._board.slots.values())
 
+    @property
+    def released(self) -> tuple[float, bool] | None:
+        """Until when nothing loads, on the clock, and whether requests are refused meanwhile."""
+        held = self._board.release
+        return None if held is None or held.until <= self._clock() else (held.until, held.refuses)
+
     def view(self, model: str) -> ModelView:
         """Return what there is to see of `model`; raise KeyError when it isn't configured."""
         return _view(self._board.slots[model])
@@ -141,6 +150,10 @@ class Scheduler:
                 administration.unload(board, event)
             case SleepRequested():
                 administration.sleep(board, event)
+            case ReleaseRequested():
+                release.release(board, event)
+            case ResumeRequested():
+                board.release = None
             case Reconfigured():
                 reconfigure.take_over(board, event)
             case ShutdownRequested():
@@ -158,6 +171,11 @@ class Scheduler:
         if board.is_shutting_down:
             administration.wind_down(board)
             return
+        if board.release is not None:
+            if not board.due(board.release.until):
+                release.hold_back(board, board.release)
+                return
+            board.release = None
         if board.pinned:
             timers.call_pinned(board)
         closed: Collection[Slot] = board.unloading

@@ -15,8 +15,10 @@ from llmsnap.core.messages import (
     ModelView,
     PageOut,
     Reconfigured,
+    ReleaseRequested,
     RequestArrived,
     RequestFinished,
+    ResumeRequested,
     ShutdownRequested,
     Sleep,
     SleepRequested,
@@ -131,6 +133,10 @@ def _reason(event: Event, model: str) -> str:
             return "unload"
         case SleepRequested():
             return "sleep"
+        case ReleaseRequested():
+            return "all memory is to be given back"
+        case ResumeRequested():
+            return "models may load again"
         case Reconfigured():
             return "the configuration has changed"
         case ShutdownRequested():

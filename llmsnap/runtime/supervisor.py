@@ -44,6 +44,7 @@ from llmsnap.errors import (
 from llmsnap.runtime.lease import Lease, Tickets
 from llmsnap.runtime.moves import Moves
 from llmsnap.runtime.prefetch import ReadAhead
+from llmsnap.runtime.release import Held
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.roles import Decides, Runs
 from llmsnap.runtime.story import Story, Transition
@@ -143,6 +144,12 @@ class Supervisor:
     def closing(self) -> bool:
         """Whether it was told to end, so that nothing starts any more."""
         return self._closing
+
+    @property
+    def released(self) -> Held | None:
+        """That nothing is loaded for now; None: models may load."""
+        found = self._scheduler.released
+        return None if found is None else Held(found[0] - self._loop.time(), found[1])
 
     def views(self) -> list[ModelView]:
         """Return all models as they are now, by name."""

@@ -19,6 +19,7 @@ from llmsnap.web.head import Head, forget_heads
 OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico", "/ui", "/upstream"})
 """Paths that need no key; nor do the files of the page, which asks for the key itself."""
 
+_ORDER_PATHS: Final = frozenset({"/unload", "/api/release", "/api/resume"})
 _ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/", "/api/config/")
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::\d+)?", re.IGNORECASE)
@@ -162,7 +163,7 @@ def is_order(path: str) -> bool:
 
     Browsers send some of these for any page, without a preflight.
     """
-    return path == "/unload" or path.startswith(_ORDERS)
+    return path in _ORDER_PATHS or path.startswith(_ORDERS)
 
 
 def host_name(host: str) -> str | None:

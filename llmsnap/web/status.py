@@ -11,7 +11,9 @@ from aiohttp import web
 from llmsnap import __version__
 from llmsnap.config.reload import Changes
 from llmsnap.errors import BadRequest, ConfigError
+from llmsnap.runtime.release import Held
 from llmsnap.web.envelope import json_answer
+from llmsnap.web.release import held_entry
 
 
 class Reloads(Protocol):
@@ -25,8 +27,14 @@ class Reloads(Protocol):
 class StatusRoutes:
     """Shows how the proxy is, and has it read its configuration again."""
 
-    def __init__(self, reloads: Reloads, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reloads: Reloads,
+        released: Callable[[], Held | None],
+        clock: Callable[[], float],
+    ) -> None:
         self._reloads = reloads
+        self._released = released
         self._clock = clock
         self._began = clock()
 
@@ -43,6 +51,7 @@ class StatusRoutes:
             {
                 "version": __version__,
                 "uptime_s": round(self._clock() - self._began, 3),
+                "released": held_entry(self._released()),
                 "config": self._reloads.status(),
             }
         )

@@ -31,6 +31,7 @@ ACCIDENTS = (
     "rejected DoesNotFit",
     "rejected ModelNotFound",
     "rejected ModelUnloaded",
+    "rejected Released",
     "rejected ShuttingDown",
     "rejected StartFailed",
     "rejected WaitedTooLong",
@@ -70,6 +71,6 @@ def most_loads(world: World) -> int:
     The default model comes back besides, as often as it likes.
     """
     pins = sum(spec.pinned for spec in world.specs.values())
-    pins += world.tally["pinned by an edit"] + world.tally["replaced"]
+    pins += world.tally["pinned by an edit"] + world.tally["replaced"] + world.tally["released"]
     asked_for = world.tally["tickets"] + world.tally["pauses"] + world.tally["recalls"]
     return asked_for + world.tally["failures"] + pins

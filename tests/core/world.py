@@ -13,6 +13,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -37,8 +38,10 @@ from llmsnap.core.messages import (
     PageOut,
     Reconfigured,
     Reject,
+    ReleaseRequested,
     RequestArrived,
     RequestFinished,
+    ResumeRequested,
     Schedule,
     ShutdownRequested,
     Sleep,
@@ -108,6 +111,7 @@ class World:
     unloading: set[str] = field(default_factory=set)
     asked_to_sleep: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    released: bool = False
     shutting_down: bool = False
     tally: Counter[str] = field(default_factory=Counter)
 
@@ -210,6 +214,7 @@ class World:
     def start(self, model: str, generation: int) -> None:
         """Begin a process, of which there is none."""
         assert not self.shutting_down, "a start while shutting down"
+        assert not self.released, "a start while nothing may load"
         assert model not in self.processes, f"two processes of {model}"
         self.load(model, Process(generation, {}, alone=False))
         fate = self.fate(model)
@@ -218,6 +223,7 @@ class World:
     def wake(self, model: str, generation: int) -> None:
         """Begin to wake a process that sleeps."""
         process = self.processes[model]
+        assert not self.released or self.shutting_down, "a wake while nothing may load"
         assert process.state in ("asleep", "paging")
         assert process.generation == generation
         self.tally["wakes while paging"] += process.state == "paging"
@@ -271,7 +277,7 @@ class World:
         process, spec = self.processes[model], self.specs[model]
         assert (process.state, process.generation) == ("ready", generation)
         assert spec.can_sleep
-        assert not spec.pinned or model in self.asked_to_sleep
+        assert not spec.pinned or model in self.asked_to_sleep or self.released
         if self.served(model):
             assert spec.can_pause, f"{model} is paused, but can't be"
             self.tally["pauses"] += 1
@@ -304,7 +310,7 @@ class World:
         assert process.generation == generation
         assert process.state != "stopping", f"{model} is stopped twice"
         assert not self.served(model), f"{model} is stopped with answers under way"
-        ordered = self.shutting_down or model in self.unloading | self.removed
+        ordered = self.shutting_down or self.released or model in self.unloading | self.removed
         assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
         assert ordered or process.state in ("ready", "asleep", "paging")
         process.state = "stopping"
@@ -522,6 +528,20 @@ class World:
             )
         )
 
+    def release(self, for_s: float, timeout_s: float, *, refuse: bool) -> None:
+        """Somebody plays a game, and is done after a while, or forgets to say so."""
+        self.released = True
+        self.tally["released"] += len(self.processes)
+        until = self.now + for_s
+        self.feed(ReleaseRequested(for_s, refuse, timeout_s))
+        self.after(for_s * self.rng.uniform(0.3, 0.9), self.resume, until)
+
+    def resume(self, until: float) -> None:
+        """They say that they are done, before the time is up."""
+        assert self.now < until
+        self.released = False
+        self.feed(ResumeRequested())
+
     def edited(self, rng: random.Random, name: str) -> ModelSpec:
         """A model with other settings, as far as they don't change what it holds."""
         spec = self.specs[name]
@@ -657,9 +677,19 @@ def script(world: World, events: int) -> None:
         kind = rng.choices(
             [
                 *("client", "burst", "load", "foreign", "unload", "sleep", "edit"),
-                *("learn", "ability", "forget"),
+                *("release", "learn", "ability", "forget"),
             ],
-            [60, 8, 4, 4, 2, 3, world.odds.edit, *(o * world.odds.grow for o in (4, 2, 1))],
+            [
+                60,
+                8,
+                4,
+                4,
+                2,
+                3,
+                world.odds.edit,
+                world.odds.edit / 4,
+                *(o * world.odds.grow for o in (4, 2, 1)),
+            ],
         )[0]
         match kind:
             case "client" | "burst":
@@ -676,6 +706,10 @@ def script(world: World, events: int) -> None:
                 world.after(when, world.unload, name, rng.choice([0.0, 5.0, 60.0]))
             case "sleep":
                 world.after(when, world.ask_to_sleep, name)
+            case "release":
+                limits = rng.choice([60.0, 300.0]), rng.choice([0.0, 5.0, inf])
+                refuse = rng.random() < 0.3
+                world.after(when, partial(world.release, *limits, refuse=refuse))
             case "edit":
                 world.after(when, world.reconfigure, rng.randrange(2**32))
             case "learn":

@@ -77,6 +77,10 @@ class Scripted:
             old, state=state, generation=old.generation if generation is None else generation
         )
 
+    @property
+    def released(self) -> tuple[float, bool] | None:
+        return None
+
     def view(self, model: str) -> ModelView:
         return self.shown[model]
 

@@ -1,0 +1,47 @@
+"""`llmsnap release` and `llmsnap resume`: all memory for something else, for a while."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from llmsnap.cli.client import as_json, talks_to_proxy
+from llmsnap.client.proxy import Client
+
+
+@click.command()
+@click.option("--for", "for_", metavar="TIME", help="Resume by itself after this, such as 10m.")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    help="How long answers may go on that can't be paused; 0 cuts them. Default: to their end.",
+)
+@click.option("--refuse", is_flag=True, help="Refuse requests meanwhile; else they wait.")
+@talks_to_proxy
+@as_json
+def release(
+    for_: str | None, timeout: str | None, refuse: bool, url: str, key: str, json_wanted: bool
+) -> None:
+    """Give all memory back and wait until it is free; nothing is loaded until `resume`."""
+    terms = {"for": for_, "timeout": timeout, "refuse": refuse}
+    answer = Client(url, key).json("POST", "/api/release", terms)
+    click.echo(json.dumps(answer, indent=2) if json_wanted else _released(answer))
+
+
+@click.command()
+@talks_to_proxy
+@as_json
+def resume(url: str, key: str, json_wanted: bool) -> None:
+    """Let models load again; requests that have waited go first."""
+    answer = Client(url, key).json("POST", "/api/resume")
+    click.echo(json.dumps(answer, indent=2) if json_wanted else "models may load again")
+
+
+def _released(answer: dict[str, Any]) -> str:
+    asleep = [model for model, state in answer["models"].items() if state == "asleep"]
+    left_s = (answer["released"] or {}).get("left_s")
+    until = "until llmsnap resume" if left_s is None else f"for {left_s:.0f} s"
+    sleeping = f"; asleep: {', '.join(asleep)}" if asleep else ""
+    return f"all memory is free after {answer['took_s']:.2f} s, {until}{sleeping}"

@@ -1,0 +1,90 @@
+"""All memory given back for something else, and taken again afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Protocol
+
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import Event, ModelView, ReleaseRequested, ResumeRequested
+from llmsnap.core.slot import DOWN, SLUMBER
+from llmsnap.errors import Conflict
+
+_GONE: Final = DOWN | SLUMBER
+
+
+class Releases(Protocol):
+    """What it needs of the supervisor."""
+
+    @property
+    def released(self) -> Held | None: ...
+
+    def views(self) -> list[ModelView]: ...
+
+    def post(self, event: Event) -> None: ...
+
+    def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That nothing is loaded now."""
+
+    left_s: float
+    """For so long; infinite: until somebody resumes."""
+    refuses: bool
+    """Whether requests are refused meanwhile; else they wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How the memory is to be given back. Times are seconds; infinite: no limit."""
+
+    for_s: float = inf
+    timeout_s: float = inf
+    """How long answers may go on that can't be paused."""
+    refuse: bool = False
+
+
+async def release(supervisor: Releases, terms: Terms) -> list[ModelView]:
+    """Give all memory back; return all models once it is shown free.
+
+    It stays so when the caller gives up waiting. Raises Conflict when it was taken again before all
+    of it was free.
+    """
+    moved = asyncio.Event()
+    unwatch = supervisor.watch(lambda *_: moved.set())
+    try:
+        supervisor.post(ReleaseRequested(terms.for_s, terms.refuse, terms.timeout_s))
+        while True:
+            views = supervisor.views()
+            busy = [view.model for view in views if view.state not in _GONE]
+            if not busy:
+                return views
+            held = supervisor.released
+            if held is None:
+                raise Conflict(f"resumed before {', '.join(busy)} had left; release again")
+            moved.clear()
+            await _either(moved, held.left_s)
+    finally:
+        unwatch()
+
+
+def resume(supervisor: Releases) -> None:
+    """Let models load again; who has waited goes first."""
+    supervisor.post(ResumeRequested())
+
+
+_LOOK_S: Final = 0.5
+
+
+async def _either(moved: asyncio.Event, left_s: float) -> None:
+    """Wait until a model has moved; not for long, as a resume moves none."""
+    try:
+        async with asyncio.timeout(min(left_s, _LOOK_S)):
+            await moved.wait()
+    except TimeoutError:
+        pass
