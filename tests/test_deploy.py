@@ -16,6 +16,7 @@ import yaml
 
 from llmsnap.app import GRACE_S
 from llmsnap.cli import EX_CONFIG
+from llmsnap.cli.release import release
 from llmsnap.cli.serve import serve
 from llmsnap.config.schema import ModelConfig
 from llmsnap.sessions.keeper import BEFORE_STOP_S
@@ -78,6 +79,24 @@ def test_options_exist(service: configparser.SectionProxy) -> None:
     given = re.findall(r"--[\w-]+", service["ExecStart"])
     command = (DEPLOY / "Dockerfile").read_text().partition("\nCMD ")[2]
     assert {*given, *re.findall(r"--[\w-]+", command)} <= known
+
+
+def test_u81_a_reload_is_a_hang_up(service: configparser.SectionProxy) -> None:
+    """Of the proxy alone."""
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_u25a_the_unit_around_a_suspend_gives_its_orders() -> None:
+    """With options that there are, and no way to keep the machine from sleeping."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(DEPLOY / "llmsnap-suspend.service")
+    service = parser["Service"]
+    known = {option for parameter in release.params for option in parameter.opts}
+    assert service["ExecStart"].startswith("-/opt/llmsnap/bin/llmsnap release ")
+    assert set(re.findall(r"--[\w-]+", service["ExecStart"])) <= known
+    assert service["ExecStop"] == "-/opt/llmsnap/bin/llmsnap resume"
+    assert parser["Unit"]["StopWhenUnneeded"] == "yes"
+    assert parser["Install"]["WantedBy"] == parser["Unit"]["Before"] == "sleep.target"
 
 
 def test_systemd_takes_it(unit: str, tmp_path: Path) -> None:

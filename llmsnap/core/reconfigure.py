@@ -47,8 +47,6 @@ def replace_outdated(board: Board) -> None:
             slot.is_outdated = False
             if not slot.is_removed:
                 board.outdated.remove(slot)
-            elif not slot.waiting:
-                _forget(board, slot)
         elif slot.state is State.READY:
             if slot not in board.unloading:
                 slot.unload_at = inf
@@ -96,10 +94,15 @@ def _remove(slot: Slot) -> None:
     slot.spec = replace(slot.spec, pinned=False, is_default=False, sleep_after_s=inf, ttl_s=inf)
 
 
-def _forget(board: Board, slot: Slot) -> None:
-    slots = [other for other in board.slots.values() if other is not slot]
-    board.take(slots)
-    board.ledger.take(slots, board.ledger.capacity, board.ledger.tiers)
+def forget_gone(board: Board) -> None:
+    """Forget the models of which nothing was left after the last event.
+
+    Not sooner: readers want to see what became of them.
+    """
+    slots = [slot for slot in board.slots.values() if not slot.is_gone]
+    if len(slots) < len(board.slots):
+        board.take(slots)
+        board.ledger.take(slots, board.ledger.capacity, board.ledger.tiers)
 
 
 def _settle_call(board: Board, slot: Slot) -> None:

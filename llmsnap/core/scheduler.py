@@ -89,6 +89,8 @@ class Scheduler:
         """Take in one event; return what must now be done, in order."""
         now = self._clock()
         actions = self._board.begin(now)
+        if self._board.outdated:
+            reconfigure.forget_gone(self._board)
         self._apply(event)
         self._dispatch()
         self.history.append((now, event, tuple(actions)))
@@ -119,7 +121,7 @@ class Scheduler:
 
     def views(self) -> list[ModelView]:
         """Return what there is to see of all models, by name."""
-        return [_view(slot) for slot in self._board.slots.values()]
+        return [_view(slot) for slot in self._board.slots.values() if not slot.is_gone]
 
     def check_invariants(self) -> None:
         """Raise AssertionError when something contradicts itself; for tests."""

@@ -97,6 +97,11 @@ class Slot:
         return self.spec.name
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the configuration doesn't have it any more, and nothing of it is left."""
+        return self.is_removed and self.state in DOWN and not self.waiting
+
+    @property
     def is_paused(self) -> bool:
         """Whether it was put to sleep in the middle of its answers."""
         return bool(self.serving) and self.state is not State.READY

@@ -10,7 +10,7 @@ import pytest
 from llmsnap.core.messages import Event
 from tests.core.world import World, build, script
 
-SEEDS = 180
+SEEDS = 220
 ACCIDENTS = (
     "served",
     "left",
@@ -24,7 +24,7 @@ ACCIDENTS = (
     "wakes while paging",
     "failures",
     "ooms",
-    *(f"replaced when {state}" for state in ("ready", "asleep", "starting", "sleeping", "waking")),
+    *(f"replaced when {state}" for state in ("ready", "asleep", "starting", "sleeping")),
     "alarms checked",
     "rejected BackingOff",
     "rejected ConcurrencyLimited",

@@ -110,6 +110,27 @@ async def test_another_key_counts_for_open_connections_too(tmp_path: Path) -> No
         assert status == 401
 
 
+async def test_models_that_are_up_can_be_taken_out_and_put_back(tmp_path: Path) -> None:
+    """Their process ends after its answers, and the rest doesn't notice."""
+    fake = FakeModels(tmp_path, head="groups: {g: {swap: false, members: [a, b]}}")
+    fake.add("a", "--first-byte 1").add("b")
+    text = fake.yaml
+    without = text.replace("members: [a, b]", "members: [b]").replace(fake.entries["a"], "")
+    async with running_proxy(text, tmp_path) as proxy:
+        await proxy.chat("b")
+        for starts in (1, 2):
+            answer = asyncio.ensure_future(proxy.chat("a"))
+            await eventually(lambda n=starts: fake.count("a", "request") == n)
+            rewrite(tmp_path, without)
+            assert (await reload(proxy))["removed"] == ["a"]
+            await answer
+            await eventually(lambda n=starts: fake.count("a", "term") == n)
+            rewrite(tmp_path, text)
+            assert (await reload(proxy))["added"] == ["a"]
+            assert fake.count("a", "start") == starts
+        assert fake.count("b", "start") == 1
+
+
 class Edits:
     """A configuration over real models, of which something else is changed each time."""
 

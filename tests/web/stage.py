@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import aiohttp
+from aiohttp import web
 from aiohttp.client import _RequestContextManager
 
 from llmsnap.config.schema import Config, ModelConfig
@@ -18,7 +19,7 @@ from llmsnap.runtime.peers import Network
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder
 from llmsnap.web.proxy import Proxy
-from llmsnap.web.server import build_app
+from llmsnap.web.server import PARTS, build_app
 from tests.helpers.waiting import eventually
 from tests.web.fleet import FakeFleet
 from tests.web.lender import FakeLender
@@ -40,6 +41,14 @@ class Stage:
     site: Site
     recorder: Recorder
     records: list[RequestRecord]
+    app: web.Application
+
+    def adopt(self, config: Config) -> None:
+        """Have everything go by another configuration, as the program does it."""
+        lends = Network(self.lender, config.peers) if config.peers else self.lender
+        self.proxy.adopt(config, lends)
+        for part in self.app[PARTS]:
+            part.adopt(config)
 
     async def recorded(self) -> list[RequestRecord]:
         """What was put down of the requests so far, once nobody is served any more."""
@@ -115,7 +124,7 @@ async def staged(
     clock = asyncio.get_running_loop().time
     app = build_app(config, fleet, proxy, Logs(), loopback=True, clock=clock)
     async with Scripted.running(script) as server, serving(app) as site:
-        stage = Stage(lender, fleet, server, proxy, site, recorder, records)
+        stage = Stage(lender, fleet, server, proxy, site, recorder, records, app)
         if up:
             stage.put_up()
         yield stage
