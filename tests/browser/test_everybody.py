@@ -134,6 +134,13 @@ async def test_a_phone_is_wide_enough(opened: Open, tmp_path: Path, place: str) 
         if place == "activity":
             await expect(page.locator(".request")).to_have_count(1)
             await page.locator(".request button").click()
+        if place == "playground":
+            await page.get_by_label("Message", exact=True).fill("hello")
+            await window.button("Send").click()
+            await expect(page.locator('.message[data-role="user"]')).to_be_in_viewport()
+            await expect(page.locator('.message[data-state="done"] .cost')).to_be_in_viewport(
+                ratio=1
+            )
         await expect(page.locator("section:not([hidden]) h1")).to_be_visible()
         widths = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
         scroll, client = await page.evaluate(widths)

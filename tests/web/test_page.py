@@ -39,7 +39,7 @@ async def asked(path: str, *, method: str = "GET", **headers: str) -> Reply:
         ("/upstream", "/ui/#models"),
     ],
 )
-async def test_p01_every_way_leads_to_the_page(path: str, place: str) -> None:
+async def test_every_way_leads_to_the_page(path: str, place: str) -> None:
     """Those of the predecessors' pages, too, and without a key."""
     answer = await asked(path)
 

@@ -2,7 +2,7 @@
 
 import { el, fillBar, Keyed, setText } from "./dom.js";
 import { bytes } from "./format.js";
-import { DEVICES, fills } from "./states.js";
+import { deviceNamed, fills } from "./states.js";
 
 export class DevicesCard {
   node;
@@ -36,7 +36,7 @@ class Device {
 
   update(device) {
     const { parts, free, whole } = split(device);
-    const name = DEVICES[device.device] ?? device.device;
+    const name = deviceNamed(device.device);
     setText(this.#title, device.name ? `${name} · ${device.name}` : name);
     setText(this.#figures, figures(device));
     fillBar(this.#bar, parts.map(({ fill, label, count }) => ({ fill, share: count / whole, title: `${label}: ${bytes(count)}` })));

@@ -4,7 +4,7 @@ import { address, modelPath, order } from "./api.js";
 import { el, fillBar, setText } from "./dom.js";
 import { bytes, listed, plural, seconds } from "./format.js";
 import { complain } from "./notices.js";
-import { DEVICES, fills, orders, tone } from "./states.js";
+import { deviceNamed, fills, orders, tone } from "./states.js";
 
 const ORDERS = { load: "Load", wake: "Wake", sleep: "Sleep", unload: "Unload" };
 
@@ -78,9 +78,9 @@ export class ModelRow {
     const sum = held.reduce((total, [, count]) => total + count, 0);
     const needs = Object.values(model.footprint?.bytes ?? {}).reduce((total, count) => total + count, 0);
     const whole = Math.max(sum, needs, 1);
-    fillBar(this.#bar, held.map(([device, count]) => ({ fill: fills.of(model.id), isFaint: device === "swap", share: count / whole, title: `${DEVICES[device] ?? device}: ${bytes(count)}` })));
+    fillBar(this.#bar, held.map(([device, count]) => ({ fill: fills.of(model.id), isFaint: device === "swap", share: count / whole, title: `${deviceNamed(device)}: ${bytes(count)}` })));
     this.#bar.hidden = sum === 0 && needs === 0;
-    const where = held.map(([device, count]) => `${bytes(count)} ${DEVICES[device] ?? device}`);
+    const where = held.map(([device, count]) => `${bytes(count)} ${deviceNamed(device)}`);
     const need = needs ? `${bytes(needs)} ${model.footprint.source}` : "";
     const words = where.length ? where.join(" + ") + (need ? ` · ${need}` : "") : need && `needs ${need}`;
     setText(this.#memory, words || "memory not known yet");

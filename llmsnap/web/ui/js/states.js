@@ -37,8 +37,10 @@ export function orders({ state, driver }) {
   };
 }
 
-/** What people call devices. */
-export const DEVICES = { host: "RAM", swap: "swap" };
+/** What people call a device. */
+export function deviceNamed(device) {
+  return { host: "RAM", swap: "swap" }[device] ?? device.replace(/^gpu(\d+)$/, "GPU $1");
+}
 
 const FILLS = 8;
 

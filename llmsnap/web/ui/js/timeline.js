@@ -1,6 +1,6 @@
 // A lane a model: what it was in the last minutes, up to now, and who waited for it.
 
-import { get } from "./api.js";
+import { ask } from "./api.js";
 import { el, Keyed, setText } from "./dom.js";
 import { seconds } from "./format.js";
 import { History } from "./history.js";
@@ -10,6 +10,8 @@ const WINDOWS = [[60, "1 minute"], [240, "4 minutes"], [1200, "20 minutes"], [72
 const FRAME_MS = 200;
 /** Narrower pieces are drawn this wide, in percent: a swap of 50 ms is still seen. */
 const LEAST = 0.35;
+/** The header tells whole seconds only. */
+const CLOCKS_DIFFER_S = 2;
 const LEGEND = [["ready", "up"], ["starting", "starting"], ["waking", "waking"], ["sleeping", "going to sleep"], ["asleep", "asleep"], ["stopping", "stopping"], ["failed", "failed"]];
 
 export class TimelineCard {
@@ -57,7 +59,10 @@ export class TimelineCard {
   async #seed() {
     this.#history.begin();
     try {
-      this.#history.seed((await get("api/swaps?limit=500")).data);
+      const answer = await ask("api/swaps?limit=500");
+      const ahead = aheadBy(answer.headers.get("Date"));
+      const { data } = await answer.json();
+      this.#history.seed(data.map((move) => ({ ...move, at: move.at + ahead })));
     } catch (error) {
       console.info("swaps:", error.message);
     }
@@ -97,6 +102,12 @@ class Lane {
     place(this.#uses, uses, from, length);
     setText(this.#now, states.at(-1)?.value ?? "");
   }
+}
+
+/** By how many seconds this machine's clock is ahead of the proxy's, as far as that matters. */
+function aheadBy(date) {
+  const ahead = (Date.now() - Date.parse(date ?? "")) / 1000;
+  return Math.abs(ahead) > CLOCKS_DIFFER_S ? ahead : 0;
 }
 
 /** Words for four quarters of the window, and for now. */
