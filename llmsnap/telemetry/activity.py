@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from math import inf
 from typing import Any, Final, Protocol
 
 from llmsnap.telemetry.captures import Captures
@@ -16,6 +17,8 @@ from llmsnap.telemetry.rows import INSERT_MOVE, INSERT_REQUEST, move_values, req
 _DAY_S: Final = 86400.0
 _PRUNED_EVERY: Final = 500
 """Rows that come between two looks at what is too old."""
+_CALM_S: Final = 60.0
+"""How long a flood must be over before the next one is news."""
 _BY_COUNT: Final = "DELETE FROM {} WHERE id <= (SELECT max(id) FROM {}) - ?"
 # Rows come in order of time, more or less: the search ends at the first one that is young enough.
 _BY_AGE: Final = (
@@ -63,7 +66,8 @@ class Activity:
         self._announce = announce
         self._allowance: float = FLOOD_PER_S
         self._earned_at = 0.0
-        self._is_behind = False
+        self._behind_at = -inf
+        """When requests came too fast last."""
         self._since_pruned = _PRUNED_EVERY
         """The rows of earlier times are looked at with the first batch, when the file is open."""
 
@@ -100,13 +104,18 @@ class Activity:
         self._earned_at = now
         kept = records[: max(0, int(self._allowance))]
         self._allowance -= len(kept)
-        if len(kept) < len(records) and not self._is_behind:
+        if len(kept) < len(records):
+            self._note_flood(now)
+        return kept
+
+    def _note_flood(self, now: float) -> None:
+        """Say it once, for as long as it comes in waves, too."""
+        if now - self._behind_at > _CALM_S:
             logger.warning(
                 "more than %d requests a second: activity keeps a part of them, metrics count all",
                 FLOOD_PER_S,
             )
-        self._is_behind = len(kept) < len(records)
-        return kept
+        self._behind_at = now
 
     def _prune(self) -> None:
         self._since_pruned = 0

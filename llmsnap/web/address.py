@@ -48,7 +48,8 @@ def parse_address(text: str) -> Address:
     """
     host, colon, port = text.strip().rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ListenFailed(f"can't listen on {text!r}: no port in it; write for example :8080")
+        wrong = f"{port!r} isn't a port, from 0 to 65535" if port else "no port in it"
+        raise ListenFailed(f"can't listen on {text!r}: {wrong}; write for example :8080")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -126,6 +127,18 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ListenFailed(f"can't use {str(certificate)!r} with {str(key)!r}: {error}") from error
+    except OSError as error:
+        missing = next((path for path in (certificate, key) if not path.is_file()), None)
+        wrong = f"no file {str(missing)!r}" if missing is not None else _said(error)
+        raise ListenFailed(
+            f"can't use the certificate {str(certificate)!r} with the key {str(key)!r}: {wrong}; "
+            "both must be PEM, and belong together"
+        ) from error
     return context
+
+
+def _said(error: OSError) -> str:
+    """Return what is wrong, in the words of the system or of OpenSSL."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "no PEM in one of them").replace("_", " ").lower()
+    return error.strerror or str(error)

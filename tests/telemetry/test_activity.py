@@ -157,3 +157,14 @@ async def test_a_flood_is_kept_in_part(tmp_path: Path, caplog: pytest.LogCapture
         await has(store, FLOOD_PER_S + 10)
 
     assert len([r for r in caplog.records if "activity keeps a part" in r.message]) == 1
+
+
+async def test_a_flood_in_waves_is_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line of the log each second would be a flood of its own; a later one is news again."""
+    async with opened(tmp_path) as store:
+        activity = Activity(store, rows=lambda: 0, days=0)
+        for ended_at in (12.0, 13.5, 15.0, 70.0, 131.0):
+            activity.take(batch(*[request(ended_at=ended_at) for _ in range(FLOOD_PER_S + 1)]))
+            activity.take(batch(request(ended_at=ended_at + 1)))
+
+    assert len([r for r in caplog.records if "activity keeps a part" in r.message]) == 2

@@ -43,6 +43,12 @@ def test_what_is_no_address_is_told(text: str) -> None:
         parse_address(text)
 
 
+def test_a_port_that_is_none_is_named() -> None:
+    """A number that is too large was at least meant to be one."""
+    with pytest.raises(ListenFailed, match="'65536' isn't a port, from 0 to 65535"):
+        parse_address("1:65536")
+
+
 @pytest.mark.parametrize(
     ("address", "url"),
     [
@@ -127,11 +133,15 @@ async def test_a_host_that_isnt_ours_is_told(host: str, reason: str) -> None:
 
 
 def test_a_certificate_that_cant_be_used_is_told(tmp_path: Path) -> None:
-    """Missing, or not one."""
-    broken = tmp_path / "broken.pem"
+    """Missing, or not one; with what it should be."""
+    missing, broken = tmp_path / "missing.pem", tmp_path / "broken.pem"
     broken.write_text("no certificate")
 
-    for certificate in (tmp_path / "missing.pem", broken):
-        with pytest.raises(ListenFailed, match=certificate.name) as caught:
-            tls_context(certificate, broken)
+    for pair, wrong in (
+        ((missing, broken), f"no file '{missing}'"),
+        ((broken, missing), f"no file '{missing}'"),
+        ((broken, broken), "pem"),
+    ):
+        with pytest.raises(ListenFailed, match=f"{wrong}.*; both must be PEM, and") as caught:
+            tls_context(*pair)
         assert isinstance(caught.value.__cause__, OSError | ssl.SSLError)
