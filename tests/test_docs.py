@@ -112,13 +112,14 @@ def test_the_map_names_every_module() -> None:
         first_cells = re.findall(r"^\| (`.*?) \|", body, re.MULTILINE)
         modules = re.findall(r"`(\w+)`", " ".join(first_cells))
         assert len(modules) == len(set(modules)), heading
-        packages = re.findall(r"`llmsnap/(\w+)`", heading)
+        packages = re.findall(r"`llmsnap/([\w/]+)`", heading)
         for module in modules:
             paths = [f"{package}/{module}" for package in packages]
             mapped |= {path for path in paths if (ROOT / "llmsnap" / f"{path}.py").exists()}
 
     package = ROOT / "llmsnap"
-    existing = {path.relative_to(package).with_suffix("") for path in package.glob("*/*.py")}
+    paths_of_modules = [*package.glob("*/*.py"), *package.glob("*/*/*.py")]
+    existing = {path.relative_to(package).with_suffix("") for path in paths_of_modules}
     assert mapped == {path.as_posix() for path in existing if path.name != "__init__"}
 
 

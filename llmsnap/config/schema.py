@@ -302,6 +302,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """`sendLoadingState` of models that don't set it."""
     include_aliases_in_list: bool = field(default=False, name="includeAliasesInList")
     """Aliases get records of their own in `/v1/models`."""
+    ollama_api: bool = field(default=False, name="ollamaApi")
+    """Ollama's API is there, too."""
     api_keys: tuple[str, ...] = field(default=(), name="apiKeys")
     """Keys of which a client must send one; empty: no key is asked for."""
     macros: dict[str, str | int | float | bool] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from llmsnap.sleep.driver import Moved
 from llmsnap.web.devices import DeviceRoutes, Memory, memory_entry
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.neighbours import Neighbours
+from llmsnap.web.ollama.listing import VERSION as OLLAMA
 from llmsnap.web.openai import UNLOADED_STATES
 
 PEER_STATES: Final = {State.SLEEPING: "sleepPending", State.PAGING: "asleep"}
@@ -82,6 +83,7 @@ class Admin:
         """Go by another configuration from now on."""
         self._models |= config.models
         self._names = config.names()
+        self._version = f"{OLLAMA}+llmsnap.{__version__}" if config.ollama_api else __version__
         self._neighbours = Neighbours(config.peers)
         secrets = all_secrets(config)
         models = self._models.items()
@@ -110,8 +112,8 @@ class Admin:
         return web.Response(text="OK")
 
     async def version(self, _: web.Request) -> web.Response:
-        """Say which llmsnap this is."""
-        return json_answer({"version": __version__, "commit": "", "build_date": ""})
+        """Say which llmsnap this is; Ollama's clients read there whose API they can count on."""
+        return json_answer({"version": self._version, "commit": "", "build_date": ""})
 
     async def running(self, _: web.Request) -> web.Response:
         """List the models that have a process, as llama-swap does."""

@@ -17,6 +17,7 @@ from llmsnap.web.express import EXPRESS, Express, Serves
 from llmsnap.web.gate import Gate
 from llmsnap.web.inflight import InFlight, InFlightRoutes
 from llmsnap.web.logs import LogRoutes
+from llmsnap.web.ollama.routes import OllamaRoutes
 from llmsnap.web.openai import ModelList
 from llmsnap.web.page import PageRoutes
 from llmsnap.web.profiles import ProfileRoutes
@@ -108,24 +109,30 @@ def build_app(
     )
     admin = Admin(config, fleet, clock, memory)
     router = RouterRoutes(config, ModelList(config, fleet.views, proxy.standins), fleet, proxy)
-    app.on_shutdown.append(router.aclose)
+    ollama = OllamaRoutes(config, fleet, proxy, memory)
+    app.on_shutdown.extend((router.aclose, ollama.aclose))
     log_routes, upstream = LogRoutes(logs, config.names()), upstream_routes(config, fleet, proxy)
-    express = express_for(config, gate, proxy)
-    for route in (
+    routes = (
         *admin.routes(),
         *PageRoutes().routes(),
         *router.routes(),
+        *ollama.routes(),
         *ProfileRoutes(proxy.standins).routes(),
         *InFlightRoutes(proxy.inflight, clock).routes(),
         *log_routes.routes(),
         *upstream.routes(),
-        *more,
-        *inference_routes(proxy),
-    ):
+    )
+    mount(app, gate, (*routes, *more, *inference_routes(proxy)))
+    app[EXPRESS] = express_for(config, gate, proxy)
+    app[PARTS] = (gate, admin, router, ollama, log_routes, upstream, app[EXPRESS])
+    return app
+
+
+def mount(app: web.Application, gate: Gate, routes: Iterable[web.RouteDef]) -> None:
+    """Have `app` serve `routes`, behind `gate`."""
+    for route in routes:
         kwargs = {**route.kwargs, "expect_handler": gate.expect}
         web.RouteDef(route.method, route.path, route.handler, kwargs).register(app.router)
-    app[EXPRESS], app[PARTS] = express, (gate, admin, router, log_routes, upstream, express)
-    return app
 
 
 def express_for(config: Config, gate: Gate, proxy: Inference) -> Express:

@@ -11,9 +11,8 @@ from llmsnap.config.loader import load
 from tests.cli.conftest import Run
 from tests.config.test_ollama_store import blob, manifest
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
+from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import running_proxy
-
-EMPTY = "models: {}\n"
 
 
 @pytest.fixture
@@ -76,7 +75,8 @@ async def test_a_folder_and_a_preset_are_served_without_any_yaml(
     server = server_argv(Path("x"))[0]
     env = {**server_environment(), "LLAMA_SERVER": f"{server} --threads 1 --no-warmup"}
     args = ["--models-dir", str(models), "--models-preset", str(preset)]
-    async with running_proxy(EMPTY, tmp_path, args=args, env={**os.environ, **env}) as proxy:
+    config = f"startPort: {free_ports(2)}"
+    async with running_proxy(config, tmp_path, args=args, env={**os.environ, **env}) as proxy:
         assert set(await proxy.models()) == {"tiny", "two"}
         assert (await proxy.chat("tiny"))["choices"]
         assert (await proxy.chat("ii"))["choices"]

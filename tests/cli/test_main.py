@@ -49,7 +49,7 @@ def test_a_wrong_command_line_ends_with_2(llmsnap: Run, argv: tuple[str, ...]) -
 def test_without_a_configuration_it_says_how_to_begin(
     llmsnap: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """78 and three lines, from `serve` and `check` alike."""
+    """78 and a few lines, from `serve` and `check` alike."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -58,7 +58,8 @@ def test_without_a_configuration_it_says_how_to_begin(
         assert outcome.code == 78
         assert str(tmp_path / "llmsnap" / "config.yaml") in outcome.err
         assert "llmsnap demo" in outcome.err
-        assert len(outcome.err.splitlines()) == 4
+        assert "--models-dir" in outcome.err
+        assert len(outcome.err.splitlines()) == 5
 
 
 def test_a_broken_configuration_ends_with_78(llmsnap: Run, tmp_path: Path) -> None:

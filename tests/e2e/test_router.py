@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.helpers.llama import server_argv, server_environment
+from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import running_proxy
 from tests.web.record_router import CALLS, RECORDED, played, put_models
 
@@ -42,7 +43,7 @@ async def answered(folder: Path) -> dict[str, Any]:
         }
         for name in ("alpha", "broken")
     }
-    config = json.dumps({"models": models, "sleep": {"mode": "off"}})
+    config = json.dumps({"models": models, "startPort": free_ports(2), "sleep": {"mode": "off"}})
     async with running_proxy(config, folder, env=server_environment()) as proxy:
         return await played(proxy.session)
 

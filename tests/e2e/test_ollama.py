@@ -1,0 +1,116 @@
+"""The official Ollama client works against the proxy, over real llama-servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import ollama
+import pytest
+import pytest_asyncio
+
+from tests.helpers.llama import server_argv, server_environment, tiny_gguf
+from tests.helpers.ports import free_ports
+from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+HI = [{"role": "user", "content": "hi"}]
+SHORT = {"num_predict": 8, "temperature": 0}
+
+
+@pytest_asyncio.fixture
+async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
+    """A model that talks and one that embeds."""
+    talks = server_argv(tiny_gguf())
+    embeds = server_argv(tiny_gguf(1), extra=["--embeddings", "--pooling", "mean"])
+    models = {
+        "a": {"cmd": " ".join(talks), "ram": "200MiB"},
+        "e": {"cmd": " ".join(embeds), "ram": "200MiB"},
+    }
+    config = {"ollamaApi": True, "startPort": free_ports(2), "sleep": {"mode": "off"}}
+    text = json.dumps({**config, "models": models})
+    async with running_proxy(text, tmp_path, env=server_environment()) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def client(proxy: ProxyProcess) -> AsyncIterator[ollama.AsyncClient]:
+    """Ollama's client."""
+    async with ollama.AsyncClient(host=proxy.url) as client:
+        yield client
+
+
+async def test_it_chats_whole_and_in_a_stream(
+    client: ollama.AsyncClient, proxy: ProxyProcess
+) -> None:
+    """The text is the model's own, as OpenAI's clients get it."""
+    own = (await proxy.chat("a", max_tokens=8))["choices"][0]["message"]["content"]
+    whole = await client.chat("a", messages=HI, options=SHORT)
+    parts = [one async for one in await client.chat("a", messages=HI, options=SHORT, stream=True)]
+
+    assert whole.message.content == own
+    assert "".join(one.message.content or "" for one in parts) == own
+    assert [one.done for one in parts] == [False] * (len(parts) - 1) + [True]
+    assert (parts[-1].eval_count, parts[-1].done_reason) == (8, "length")
+    assert whole.prompt_eval_count == parts[-1].prompt_eval_count
+    assert whole.eval_duration
+
+
+async def test_it_generates_whole_and_in_a_stream(client: ollama.AsyncClient) -> None:
+    """With the template, and without."""
+    chat = await client.chat("a", messages=HI, options=SHORT)
+    templated = await client.generate("a", prompt="hi", options=SHORT)
+    raw = await client.generate("a", prompt="hi", raw=True, options=SHORT)
+    stream = await client.generate("a", prompt="hi", raw=True, options=SHORT, stream=True)
+
+    assert templated.response == chat.message.content
+    assert "".join([one.response or "" async for one in stream]) == raw.response
+
+
+async def test_it_embeds(client: ollama.AsyncClient) -> None:
+    """One text or several, by the newer endpoint and the older."""
+    several = await client.embed("e", input=["one", "another"])
+    older = await client.embeddings("e", prompt="one")
+
+    assert len(several.embeddings) == 2
+    assert len(older.embedding) == len(several.embeddings[0])
+    assert several.prompt_eval_count
+
+
+async def test_it_lists_shows_and_sees_what_runs(client: ollama.AsyncClient) -> None:
+    """And a model that is told to go is gone."""
+    assert [model.model for model in (await client.list()).models] == ["a", "e"]
+    assert (await client.show("a:latest")).capabilities == ["completion", "tools"]
+    assert not (await client.ps()).models
+    await client.generate("a")
+    assert [model.model for model in (await client.ps()).models] == ["a"]
+    await client.generate("a", keep_alive=0)
+
+    async def is_gone() -> bool:
+        return not (await client.ps()).models
+
+    await eventually(is_gone, timeout_s=60)
+
+
+async def test_an_answer_keeps_to_a_schema(client: ollama.AsyncClient) -> None:
+    """llama-server's grammar sees to it; the small model only has to obey."""
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    answer = await client.chat(
+        "a", messages=HI, format=schema, options={"num_predict": 64, "temperature": 0}
+    )
+
+    assert isinstance(json.loads(answer.message.content or "")["ok"], bool)
+
+
+async def test_errors_are_the_clients_own(client: ollama.AsyncClient) -> None:
+    """With status and text, before a stream begins, too."""
+    with pytest.raises(ollama.ResponseError, match="nope") as unknown:
+        await client.chat("nope", messages=HI)
+    assert unknown.value.status_code == 404
+    image = [{"role": "user", "content": "what?", "images": ["iVBORw0KGgo="]}]
+    with pytest.raises(ollama.ResponseError, match="image"):
+        async for _ in await client.chat("a", messages=image, stream=True):
+            pass
