@@ -19,7 +19,7 @@ from tests.helpers.swap import swap
 __all__ = ["configure", "models", "swap"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_MS = 20_000
+PATIENCE_MS = 40_000
 """The machine has few cores and other work."""
 
 
