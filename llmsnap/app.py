@@ -47,6 +47,7 @@ from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
 from llmsnap.web.release import ReleaseRoutes
 from llmsnap.web.server import PARTS, build_app
 from llmsnap.web.serving import Lender
+from llmsnap.web.sessions import SessionRoutes
 from llmsnap.web.status import StatusRoutes
 
 logger = logging.getLogger(__name__)
@@ -161,6 +162,7 @@ class Site:
             *events.routes(),
             *measured(fleet, recorder, keeping, proxy),
             *order_routes(fleet.supervisor, self.reloading),
+            *SessionRoutes(fleet.remembering).routes(),
         ]
         self.app = application(config, fleet, proxy, journal, more, here)
         self._parts = (journal, *self.app[PARTS], events)

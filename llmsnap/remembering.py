@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.sessions import catalogue
-from llmsnap.sessions.catalogue import Catalogue
+from llmsnap.sessions.catalogue import Catalogue, Saved
 from llmsnap.sessions.desk import Desk, Shared, Subject
 from llmsnap.sessions.keeper import BEFORE_STOP_S, Habits, Keeper
 from llmsnap.sessions.outcome import Outcome, Tell
@@ -112,6 +112,25 @@ class Remembering:
         """Save what a process holds that is about to be ended; takes no longer than it may."""
         if self._keeper is not None:
             await self._keeper.before_stop(process)
+
+    # ---- for administrators --------------------------------------------------------------------
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is saved; empty: nothing is wrong, or nobody wants it."""
+        return self.vault.fault
+
+    def saved(self) -> list[Saved]:
+        """Return all conversations that are saved, the least recently used first."""
+        return self.vault.catalogue.all()
+
+    def refusals(self) -> dict[str, str]:
+        """Return why nothing is saved of some models, by their names."""
+        return self._keeper.refusals() if self._keeper is not None else {}
+
+    async def forget(self, names: Collection[str]) -> None:
+        """Delete saved conversations."""
+        await self.vault.delete(names)
 
     # ---- inside --------------------------------------------------------------------------------
 

@@ -306,6 +306,21 @@ SERVING = [
         width=8,
     ),
     Panel(
+        "Conversations that came back",
+        "Saved conversations that were restored, and what that was worth.",
+        [
+            Query(
+                increase("llmsnap_session_restores_total", "model, result"), "{{model}} {{result}}"
+            ),
+            Query(
+                increase("llmsnap_session_saves_total", "model, result"),
+                "{{model}} save {{result}}",
+            ),
+        ],
+        "short",
+        width=8,
+    ),
+    Panel(
         "Speed of the models",
         "Tokens a second while the server was at it, as it says itself.",
         [

@@ -22,6 +22,7 @@ _MODULES: Final = {
     "release": "release",
     "resume": "release",
     "logs": "logs",
+    "sessions": "sessions",
     "chat": "chat",
     "demo": "demo",
 }

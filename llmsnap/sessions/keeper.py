@@ -59,6 +59,10 @@ class Keeper:
         """Return what keeps the conversations of `model`; None: none of it was up yet."""
         return self._desks.get(model)
 
+    def refusals(self) -> dict[str, str]:
+        """Return why nothing is saved of some models, by their names."""
+        return {model: desk.refusal for model, desk in self._desks.items() if desk.refusal}
+
     def ready(self, process: Process, subject: Subject) -> None:
         """Take in that `process` is up; no request has gone to it yet."""
         model = process.model

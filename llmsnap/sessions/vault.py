@@ -50,7 +50,7 @@ class Vault:
     ) -> None:
         self.folder = folder
         self.catalogue = catalogue
-        self.fault = "it isn't open yet"
+        self.fault = ""
         """Why nothing can be saved; empty: it can."""
         self._limits = limits
         self._now = now

@@ -19,6 +19,7 @@ from llmsnap.memory.footprints import Figure, Source
 from llmsnap.runtime.devices import DeviceView
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
+from llmsnap.sessions.catalogue import Saved
 from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.history import Query, Stats
 from llmsnap.telemetry.metrics import Metrics, Sources
@@ -36,6 +37,7 @@ from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
 from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.server import build_app
+from llmsnap.web.sessions import SessionRoutes
 from llmsnap.web.standins import StandIns
 
 NOW = 1000.0
@@ -186,6 +188,23 @@ class NoHistory:
         )
 
 
+class NoSessions:
+    """Stands in for saved conversations."""
+
+    fault = ""
+
+    def saved(self) -> list[Saved]:
+        """None."""
+        return []
+
+    def refusals(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+    async def forget(self, names: Collection[str]) -> None:
+        """There is nothing to delete."""
+
+
 def stopped(model: str) -> ModelView:
     """A model that was never up."""
     return ModelView(
@@ -242,6 +261,7 @@ def optional_routes() -> list[web.RouteDef]:
         *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW), unmonitored).routes(),
         *ActivityRoutes(NoHistory(), Captures(0)).routes(),
         *PerformanceRoutes(None).routes(),
+        *SessionRoutes(NoSessions()).routes(),
     ]
 
 
