@@ -62,7 +62,7 @@ async def examine(case: Case) -> Report:
     if case.loaded is not None:
         findings.append(configuration(case.loaded))
         findings += commands(case.loaded.config, case.environ)
-    findings.append(await llama_server(case.environ))
+    findings.append(await llama_server(case.environ, config))
     findings += await ports(case.host, case.port, config)
     findings.append(state(case.state))
     if config is None:

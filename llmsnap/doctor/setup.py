@@ -70,11 +70,15 @@ def _files(flags: Flags) -> Iterator[str]:
     yield from filter(None, (flags.model, draft, flags.mmproj, *flags.loras))
 
 
-async def llama_server(environ: Mapping[str, str], *, limit_s: float = _VERSION_S) -> Finding:
-    """Return where llama-server is, and its version."""
+async def llama_server(
+    environ: Mapping[str, str], config: Config | None = None, *, limit_s: float = _VERSION_S
+) -> Finding:
+    """Return where llama-server is, and its version; no model may need it to be on the PATH."""
     check = "llama-server"
-    program = shutil.which("llama-server", path=environ.get("PATH", os.defpath))
+    program = shutil.which(check, path=environ.get("PATH", os.defpath))
     if program is None:
+        if config is not None and config.models and not _is_called(check, config):
+            return Finding(check, Status.OK, "not on PATH; no model needs it there")
         remedy = "install llama.cpp, or write whole paths in `cmd`; other servers will do as well"
         return Finding(check, Status.WARN, "not on PATH", remedy)
     version = re.search(r"version: (.+)", await _printed(program, environ, limit_s))
@@ -82,6 +86,12 @@ async def llama_server(environ: Mapping[str, str], *, limit_s: float = _VERSION_
         remedy = f"see what `{shlex.quote(program)} --version` says"
         return Finding(check, Status.WARN, f"{program} doesn't tell its version", remedy)
     return Finding(check, Status.OK, f"{program}, version {version[1].strip()}")
+
+
+def _is_called(program: str, config: Config) -> bool:
+    """Return whether a command has `program` in it without its path."""
+    commands = (split_command(model.cmd) for model in config.models.values())
+    return any(program in argv for argv in commands)
 
 
 async def ports(host: str, port: int, config: Config | None) -> list[Finding]:

@@ -84,7 +84,7 @@ def test_a_configuration_that_cant_be_used(examined: Run) -> None:
     assert outcome.code == 1
     assert (first["check"], first["status"]) == ("configuration", "fail")
     assert "config.yaml:2: models.a.ttl: expected a whole number" in first["found"]
-    assert first["remedy"] == "take the quotes away"
+    assert first["remedy"] == "write one, such as 30"
     assert "state" in {check["check"] for check in others}
 
 

@@ -122,6 +122,24 @@ async def test_llama_server_and_its_version(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("/opt/llama-server --port", Status.OK),
+        ("sh -c 'vllm serve'", Status.OK),
+        ("llama-server --port", Status.WARN),
+        ("nice llama-server --port", Status.WARN),
+    ],
+)
+async def test_llama_server_needs_only_be_where_it_is_looked_for(
+    tmp_path: Path, command: str, status: Status
+) -> None:
+    """Who writes whole paths isn't warned of the PATH."""
+    config = loaded(f"""models: {{a: {{cmd: "{command} ${{PORT}}"}}}}""").config
+
+    assert (await llama_server({"PATH": str(tmp_path)}, config)).status is status
+
+
 @pytest.mark.parametrize("text", ["echo hello", "exit 1"])
 async def test_a_llama_server_that_is_none(tmp_path: Path, text: str) -> None:
     """Something of that name."""
