@@ -22,7 +22,7 @@ LAYERS = [
     {"drivers", "books", "keeping", "remembering", "journal", "client"},
     {"fleet"},
     {"reloading"},
-    {"app", "doctor", "chat"},
+    {"app", "doctor", "chat", "bench"},
     {"cli", "demo"},
 ]
 

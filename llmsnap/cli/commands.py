@@ -24,6 +24,7 @@ _MODULES: Final = {
     "logs": "logs",
     "sessions": "sessions",
     "chat": "chat",
+    "bench": "bench",
     "demo": "demo",
 }
 """The module of each command, which is the attribute of its name in there.

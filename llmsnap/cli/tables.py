@@ -17,7 +17,7 @@ Rows = Iterable[Sequence[str]]
 
 def print_table(columns: Sequence[str], rows: Rows) -> None:
     """Print `rows` under `columns`; what isn't a terminal gets each row on one line."""
-    _console().print(_table(columns, rows))
+    _console().print(made_table(columns, rows))
 
 
 class LiveTable:
@@ -40,7 +40,7 @@ class LiveTable:
 
     def show(self, rows: Rows) -> None:
         """Show `rows` in place of those before."""
-        table = _table(self._columns, rows)
+        table = made_table(self._columns, rows)
         if self._console.is_terminal:
             self._live.update(table, refresh=True)
         else:
@@ -53,7 +53,8 @@ def _console() -> Console:
     return Console(highlight=False, width=10_000)
 
 
-def _table(columns: Sequence[str], rows: Rows) -> Table:
+def made_table(columns: Sequence[str], rows: Rows) -> Table:
+    """Return `rows` under `columns`."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.upper(), overflow="fold")

@@ -1,0 +1,72 @@
+"""Which cases are measured, in which order, and how long the rest will take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Final
+
+from llmsnap.bench.samples import OURS, Case, Scene
+
+_OF_ANY_SERVER: Final = (Scene.SWAP, Scene.AWAKE)
+_ORDER: Final = (
+    Scene.COLD,
+    Scene.CACHED,
+    Scene.RESTORED,
+    Scene.ASLEEP,
+    Scene.SWAP,
+    Scene.AWAKE,
+)
+"""Those that begin a conversation come first, so that the others can go on with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Programme:
+    """What was asked for."""
+
+    models: Sequence[str]
+    lengths: Sequence[int]
+    turns: int
+    others: Sequence[str]
+    """Servers that are measured beside ours."""
+    is_cold: bool
+
+    def turn(self) -> Iterator[Case]:
+        """Yield every case once: server beside server, so that what disturbs one disturbs all."""
+        for length in self.lengths:
+            for model in self.models:
+                for scene in self.scenes():
+                    for server in self._servers(scene):
+                        yield Case(model, length, scene, server)
+
+    def scenes(self) -> list[Scene]:
+        """Return those that can be set with these models and rights."""
+        left_out = set()
+        if not self.is_cold:
+            left_out.add(Scene.COLD)
+        if len(self.models) < 2:
+            left_out.add(Scene.SWAP)
+        return [scene for scene in _ORDER if scene not in left_out]
+
+    def _servers(self, scene: Scene) -> list[str]:
+        return [OURS, *(self.others if scene in _OF_ANY_SERVER else ())]
+
+
+@dataclass
+class Pace:
+    """How long each case takes, learned as they are measured."""
+
+    _took_s: dict[Case, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def took(self, case: Case, seconds: float) -> None:
+        """Learn."""
+        self._took_s[case].append(seconds)
+
+    def left_s(self, cases: Sequence[Case]) -> float | None:
+        """Return what these will take; None: nobody can know yet."""
+        if not self._took_s:
+            return None
+        usual_s = fmean(fmean(times) for times in self._took_s.values())
+        return sum(fmean(self._took_s[c]) if c in self._took_s else usual_s for c in cases)

@@ -1,0 +1,119 @@
+"""The servers that are measured: llmsnap, of which states can be ordered, and any other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from llmsnap.bench.samples import OURS
+from llmsnap.client.proxy import Client, NoProxy, Refused, model_path
+from llmsnap.client.stream import COMPLETION_PATH, Figures, ask
+
+_PATIENCE_S: Final = 5.0
+"""It is found out that soon after a start whether and how a model sleeps."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question brought."""
+
+    text: str
+    figures: Figures
+
+
+@dataclass(frozen=True)
+class Server:
+    """Any server that streams completions as OpenAI does; nothing is known but its address."""
+
+    name: str
+    client: Client
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What it calls models that have another name here."""
+
+    def complete(self, model: str, prompt: str, tokens: int) -> Answer:
+        """Have it go on with a text, to its first `tokens`. Raises NoProxy or Refused."""
+        body = {
+            "model": self.names.get(model, model),
+            "prompt": prompt,
+            "max_tokens": tokens,
+            "temperature": 0,
+        }
+        with ask(self.client, COMPLETION_PATH, body) as stream:
+            text = "".join(piece.text for piece in stream)
+            return Answer(text, stream.figures)
+
+    def models(self) -> list[str]:
+        """Return the names it lists. Raises NoProxy or Refused."""
+        listed = self.client.json("GET", "/v1/models").get("data") or []
+        return [str(one["id"]) for one in listed]
+
+
+class Proxy(Server):
+    """An llmsnap, whose models can be put into each state."""
+
+    def views(self) -> dict[str, dict[str, Any]]:
+        """Return what it says of its models, by every name. Raises NoProxy or Refused."""
+        models = self.client.json("GET", "/api/models").get("models") or []
+        return {name: one for one in models for name in (one["id"], *one["aliases"])}
+
+    def view(self, model: str) -> dict[str, Any]:
+        """Return what it says of one model. Raises NoProxy or Refused."""
+        return self.views()[model]
+
+    def load(self, model: str) -> None:
+        """Have it up. Raises NoProxy or Refused."""
+        self.client.json("POST", model_path("/api/models/load", model))
+
+    def unload(self, model: str) -> None:
+        """Have its process gone. Raises NoProxy or Refused."""
+        self.client.text("POST", model_path("/api/models/unload", model))
+
+    def sleep(self, model: str) -> str:
+        """Have it asleep; return by what. Raises Refused, with the reason, where it can't."""
+        self.load(model)
+        deadline = time.monotonic() + _PATIENCE_S
+        while (view := self.view(model))["driver"] is None and not view["sleep_refusals"]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)  # it is being found out, since it is up
+        try:
+            return str(self.client.json("POST", model_path("/api/models/sleep", model))["driver"])
+        except Refused as refused:
+            reasons = [f"{name}: {why}" for name, why in view["sleep_refusals"].items()]
+            raise Refused("; ".join([str(refused), *reasons])) from refused
+
+    def engine(self, model: str) -> str:
+        """Return what its server says it is; empty where it doesn't, or isn't up."""
+        try:
+            props = self.client.json("GET", f"{model_path('/upstream', model)}/props")
+        except Refused:
+            return ""
+        return str(props.get("build_info", ""))
+
+    def rows_since(self, asked_at: str, models: Collection[str]) -> list[Mapping[str, Any]]:
+        """Return the rows of requests for `models` since an instant, the oldest first."""
+        rows: list[Mapping[str, Any]] = []
+        page = 1
+        while True:
+            answer = self.client.json("GET", _rows_path(asked_at, page))
+            rows += [row for row in answer["data"] if row["model"] in models]
+            if page >= answer["total_pages"]:
+                return rows
+            page += 1
+
+
+def _rows_path(since: str, page: int) -> str:
+    stamp = since.replace("+", "%2B")
+    return f"/api/activity?start={stamp}&sort=id&order=asc&limit=500&page={page}"
+
+
+def meet(url: str, key: str = "") -> Proxy:
+    """Return the llmsnap at `url`. Raises NoProxy when none is there."""
+    proxy = Proxy(OURS, Client(url, key))
+    try:
+        proxy.views()
+    except (Refused, KeyError, TypeError) as error:
+        raise NoProxy(f"{url} isn't llmsnap: {error}") from error
+    return proxy

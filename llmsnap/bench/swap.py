@@ -1,0 +1,160 @@
+"""`llmsnap bench swap`, without its command line: who is measured, and what of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from llmsnap.bench import disks
+from llmsnap.bench.agreement import Agreement, agreement, with_proxys_word
+from llmsnap.bench.programme import Programme
+from llmsnap.bench.report import Report, this_machine
+from llmsnap.bench.run import Progress, Run
+from llmsnap.bench.samples import OURS, Sample
+from llmsnap.bench.servers import Proxy, Server
+from llmsnap.bench.stage import Stage
+from llmsnap.bench.talks import Talks
+from llmsnap.errors import LlmsnapError
+
+_ROWS_WITHIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the person asks for."""
+
+    models: Sequence[str]
+    """Empty: all."""
+    lengths: Sequence[int]
+    turns: int
+    answer_tokens: int
+    limit_s: float
+    seed: str
+    is_cold: bool
+    force: bool
+
+
+class SwapBench:
+    """One run against a proxy, and others beside it."""
+
+    def __init__(
+        self,
+        wishes: Wishes,
+        proxy: Proxy,
+        others: Sequence[Server],
+        now: Callable[[], datetime],
+    ) -> None:
+        """Raises LlmsnapError where it can't be done."""
+        self._wishes = wishes
+        self._proxy = proxy
+        self._others = others
+        self._now = now
+        self._models = chosen(proxy, wishes.models, force=wishes.force)
+        if wishes.is_cold and not disks.may_forget():
+            raise LlmsnapError("--cold empties the page cache, which needs root; leave it out")
+        for server in others:
+            _know_all(server, self._models)
+        self.report = Report(
+            kind="swap",
+            made_at=now().isoformat(timespec="seconds"),
+            machine=this_machine(proxy.client.json("GET", "/api/devices")),
+            settings=_settings(wishes, self._models, others),
+        )
+
+    def run(self, show: Callable[[Progress], None]) -> Agreement | None:
+        """Measure into `report`; return whether the proxy has seen the same."""
+        wishes = self._wishes
+        names = [server.name for server in self._others]
+        programme = Programme(
+            models=self._models,
+            lengths=wishes.lengths,
+            turns=wishes.turns,
+            others=names,
+            is_cold=wishes.is_cold,
+        )
+        stages = {
+            server.name: Stage(
+                Talks(server, wishes.seed, wishes.answer_tokens), self._models, self._now
+            )
+            for server in (self._proxy, *self._others)
+        }
+        Run(
+            programme,
+            stages,
+            self.report,
+            clock=time.monotonic,
+            limit_s=wishes.limit_s,
+            show=show,
+        ).measure()
+        return self._compare_with_proxy()
+
+    def _compare_with_proxy(self) -> Agreement | None:
+        """Ask the proxy what it has seen of the same requests, and which engines it runs."""
+        report = self.report
+        try:
+            report.samples = self._with_proxys_word()
+            report.engines = {m: w for m in self._models if (w := self._proxy.engine(m))}
+        except (LlmsnapError, KeyError, TypeError) as error:
+            report.notes.append(f"the proxy's own figures can't be had: {error}")
+        found = agreement(report.samples)
+        if found is not None:
+            report.notes.append(str(found))
+        return found
+
+    def _with_proxys_word(self) -> list[Sample]:
+        """Return the samples with the proxy's figures; its rows come in batches, so it may take."""
+        until = time.monotonic() + _ROWS_WITHIN_S
+        while True:
+            rows = self._proxy.rows_since(self.report.made_at, self._models)
+            found = with_proxys_word(self.report.samples, OURS, rows)
+            mine = [one for one in found if one.server == OURS and not one.fault]
+            if all(one.proxy_first_s is not None for one in mine) or time.monotonic() > until:
+                return found
+            time.sleep(0.1)
+
+
+def chosen(proxy: Proxy, wanted: Sequence[str], *, force: bool) -> list[str]:
+    """Return the ids of the models to measure. Raises LlmsnapError for those that can't be."""
+    views = proxy.views()
+    if unknown := [name for name in wanted if name not in views]:
+        raise LlmsnapError(f"no model is called {unknown[0]!r}; there are: {', '.join(views)}")
+    ids = list(dict.fromkeys(str(views[name]["id"]) for name in wanted or views))
+    if not ids:
+        raise LlmsnapError(f"{proxy.client.url} has no models")
+    if not force and (pinned := [id_ for id_ in ids if views[id_]["pinned"]]):
+        raise LlmsnapError(
+            f"{', '.join(pinned)} is pinned, and measuring would put it out; --force does it anyway"
+        )
+    if not force and (busy := [id_ for id_ in ids if views[id_]["in_flight"]]):
+        raise LlmsnapError(
+            f"{', '.join(busy)} is at work for somebody; wait, or --force it from them"
+        )
+    return ids
+
+
+def _know_all(server: Server, models: Sequence[str]) -> None:
+    """Raise LlmsnapError unless the server is there and lists all models."""
+    listed = server.models()
+    for model in models:
+        name = server.names.get(model, model)
+        if name not in listed:
+            raise LlmsnapError(
+                f"{server.name} has no model {name!r}; say what it calls it with "
+                f"--against-models {model}=NAME. It has: {', '.join(listed) or 'none'}"
+            )
+
+
+def _settings(wishes: Wishes, models: Sequence[str], others: Sequence[Server]) -> Mapping[str, Any]:
+    return {
+        "models": list(models),
+        "lengths": list(wishes.lengths),
+        "turns": wishes.turns,
+        "answer_tokens": wishes.answer_tokens,
+        "limit_s": wishes.limit_s,
+        "seed": wishes.seed,
+        "cold": wishes.is_cold,
+        "against": {server.name: server.client.url for server in others},
+    }

@@ -1,0 +1,110 @@
+"""What benchmarks show while they run, and the files they leave."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from llmsnap.bench.documents import markdown, sheet
+from llmsnap.bench.page import page
+from llmsnap.bench.report import Report, write, write_text
+from llmsnap.bench.rows import COLUMNS, table
+from llmsnap.bench.run import INTERRUPTED, Progress
+from llmsnap.cli.ps import duration
+from llmsnap.cli.tables import made_table, print_table
+from llmsnap.errors import LlmsnapError
+
+_SOME_FAILED: Final = 3
+_INTERRUPTED: Final = 130
+_FORMS: Final[dict[str, Callable[[Report], str]]] = {
+    "csv": sheet,
+    "markdown": markdown,
+    "html": page,
+}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Screen:
+    """The report as it grows, on a terminal; elsewhere a line a step, on standard error."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show what is measured now, and what was."""
+        line = progress_line(progress)
+        if not self._is_terminal:
+            click.echo(line, err=True)
+            return
+        rows = made_table(COLUMNS, table(self._report))
+        self._live.update(Group(rows, Text(line, style="dim")), refresh=True)
+
+    @property
+    def _is_terminal(self) -> bool:
+        return self._live.console.is_terminal
+
+
+def progress_line(progress: Progress) -> str:
+    """Return how far a run is, in words."""
+    case = progress.case
+    left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+    return (
+        f"{progress.done} of {progress.all}{left}: {case.model}, {case.length} tokens, "
+        f"{case.scene}, {case.server}"
+    )
+
+
+def writes_reports(command: Command) -> Command:
+    """Give a command `--json`, `--csv`, `--markdown` and `--html`; it gets them in `files`."""
+    for form in ("html", "markdown", "csv", "json"):
+        command = click.option(
+            f"--{form}",
+            f"{form}_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help=f"Write the report as {form.upper() if form != 'markdown' else 'Markdown'}.",
+        )(command)
+    return command
+
+
+def finish(report: Report, files: dict[str, Path | None]) -> None:
+    """Print the report, write its files, and leave with the exit code that fits."""
+    print_table(COLUMNS, table(report))
+    for title, remarks in report.remarks():
+        for remark in remarks:
+            click.echo(f"{title.lower()}: {remark}")
+    if report.ended:
+        click.echo(f"not all was measured: {report.ended}", err=True)
+    written = [path for path in files.values() if path]
+    for form, path in files.items():
+        if path and form == "json":
+            write(report, path)
+        elif path:
+            write_text(path, _FORMS[form](report))
+    if written:
+        click.echo(f"written: {', '.join(map(str, written))}", err=True)
+    if report.ended == INTERRUPTED:
+        sys.exit(_INTERRUPTED)
+    if not any(not one.fault for one in report.samples):
+        raise LlmsnapError("nothing could be measured")
+    if report.ended or report.left_out or any(one.fault for one in report.samples):
+        sys.exit(_SOME_FAILED)

@@ -1,0 +1,106 @@
+"""`llmsnap bench swap`: what it takes to come back to a model, from every state it can be in."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from llmsnap.bench.own import own_proxy
+from llmsnap.bench.servers import Server, meet
+from llmsnap.bench.swap import SwapBench, Wishes
+from llmsnap.cli.bench_output import Screen, finish, writes_reports
+from llmsnap.cli.client import talks_to_proxy
+from llmsnap.cli.serve import FILE
+from llmsnap.client.proxy import Client
+
+_LENGTHS: Final = "512,4096,16384"
+
+
+def _lengths(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = [0]
+    if min(lengths) < 1:
+        raise click.BadParameter(f"{text!r} isn't a list of numbers of tokens, as {_LENGTHS} is")
+    return lengths
+
+
+def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
+    names = {}
+    for pair in (part for text in pairs for part in text.split(",")):
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise click.BadParameter(f"{pair!r} isn't OUR_NAME=THEIR_NAME")
+        names[ours] = theirs
+    return names
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--config", type=FILE, help="Start a proxy for the run, with this configuration.")
+@click.option("--lengths", default=_LENGTHS, show_default=True, callback=_lengths, help="Tokens.")
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
+@click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
+@click.option("--tokens", default=16, show_default=True, help="Of each answer.")
+@click.option("--seed", default="llmsnap", show_default=True, help="Of the texts.")
+@click.option("--cold", is_flag=True, help="Empty the page cache, too: starts from the disk.")
+@click.option("--force", is_flag=True, help="Put out pinned models and those at work, too.")
+@click.option("--against", multiple=True, metavar="URL", help="Another server to measure beside.")
+@click.option("--against-key", default="", help="An API key for those.")
+@click.option(
+    "--against-models",
+    "names",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    callback=_names,
+    help="What they call a model.",
+)
+@writes_reports
+@talks_to_proxy
+def swap(
+    models: tuple[str, ...],
+    config: Path | None,
+    lengths: list[int],
+    turns: int,
+    limit_s: float,
+    tokens: int,
+    seed: str,
+    cold: bool,
+    force: bool,
+    against: tuple[str, ...],
+    against_key: str,
+    names: dict[str, str],
+    url: str,
+    key: str,
+    **files: Path | None,
+) -> None:
+    """Measure the way back to MODELS (all, if none is named) to the first token.
+
+    From a cold disk (--cold), from the page cache, from restored slots, asleep, after another model
+    was asked, and awake. What is told to go on a running proxy is loaded again by whoever asks.
+    """
+    wishes = Wishes(
+        models=models,
+        lengths=lengths,
+        turns=turns,
+        answer_tokens=tokens,
+        limit_s=limit_s,
+        seed=seed,
+        is_cold=cold,
+        force=force,
+    )
+    others = [Server(urlsplit(u).netloc or u, Client(u, against_key), names) for u in against]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is reported then, too
+    with own_proxy(config) if config else nullcontext(meet(url, key)) as proxy:
+        bench = SwapBench(wishes, proxy, others, lambda: datetime.now().astimezone())
+        with Screen(bench.report) as screen:
+            bench.run(screen.show)
+    finish(bench.report, {name.removesuffix("_file"): path for name, path in files.items()})

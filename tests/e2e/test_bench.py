@@ -1,0 +1,165 @@
+"""`llmsnap bench swap` with real llama-servers, behind llmsnap and beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.engine import Engine, client, end
+from tests.helpers.llama import server_argv, server_environment, tiny_gguf
+from tests.helpers.ports import free_port, free_ports
+from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SHORT = ("--lengths", "100", "--turns", "1", "--tokens", "4")
+
+
+def config() -> str:
+    """Two models and room for one; one that doesn't start, and one that is pinned."""
+    command = json.dumps(" ".join(server_argv(tiny_gguf())))
+    return f"""
+memory: {{devices: {{host: 1GiB}}}}
+schedule: {{hold: 0}}
+sleep: {{mode: 'off'}}
+startPort: {free_ports(4)}
+models:
+  a: {{cmd: {command}, ram: 800MiB, aliases: [first]}}
+  b: {{cmd: {command}, ram: 800MiB}}
+  broken: {{cmd: "false", proxy: "http://127.0.0.1:1", ram: 10MiB}}
+  pinned: {{cmd: {command}, ram: 10MiB, pinned: true}}
+"""
+
+
+@pytest.fixture
+async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
+    """A running one."""
+    async with running_proxy(config(), tmp_path, env=server_environment()) as proxy:
+        yield proxy
+
+
+def start(*argv: str) -> subprocess.Popen[str]:
+    """Start a benchmark."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "llmsnap", "bench", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=server_environment(),
+    )
+
+
+async def bench(*argv: str) -> tuple[int, str, str]:
+    """Run one; return its exit code and both outputs."""
+    process = start(*argv)
+    out, err = await asyncio.to_thread(process.communicate)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[str]:
+    """A llama-server by itself, which calls its model `theirs`."""
+    port = free_port()
+    engine = Engine(server_argv(tiny_gguf())[0])
+    process = await engine.start(port, "--model", str(tiny_gguf()), "--alias", "theirs")
+    yield f"http://127.0.0.1:{port}"
+    await end(process)
+
+
+async def test_a_running_proxy_is_measured_beside_another_server(
+    proxy: ProxyProcess, peer: str, tmp_path: Path
+) -> None:
+    """Samples of both, in pairs; the proxy's own figures agree; every form is written."""
+    forms = ("json", "csv", "markdown", "html")
+    files = [word for form in forms for word in (f"--{form}", str(tmp_path / f"r.{form}"))]
+    names = ("--against", peer, "--against-models", "a=theirs")
+    code, out, err = await bench("swap", "first", "--url", proxy.url, *SHORT, *names, *files)
+
+    report = json.loads((tmp_path / "r.json").read_text())
+    by_scene = {(one["scene"], one["server"]): one for one in report["samples"]}
+    assert code == 3, err  # it doesn't sleep, as the configuration wants it
+    (left_out,) = report["left_out"]
+    assert "asleep" in left_out
+    assert {scene for scene, _ in by_scene} == {"page cache", "awake"}
+    assert by_scene["page cache", "llmsnap"]["phases_s"]["start"] > 0
+    assert by_scene["page cache", "llmsnap"]["cached"] == 0
+    assert by_scene["awake", "llmsnap"]["cached"] > 50
+    assert by_scene["awake", peer.removeprefix("http://")]["first_s"] > 0
+    assert "benchmark and proxy " in out
+    assert all((tmp_path / f"r.{form}").stat().st_size for form in forms)
+    assert (await bench("compare", *[str(tmp_path / "r.json")] * 2))[0] == 0
+
+
+async def test_a_run_of_its_own_needs_no_proxy(tmp_path: Path) -> None:
+    """With two models there are swaps; nothing is left of it."""
+    (tmp_path / "config.yaml").write_text(config())
+    result = tmp_path / "r.json"
+    places = ("--config", str(tmp_path / "config.yaml"), "--json", str(result))
+    code, _, err = await bench("swap", "a", "b", *SHORT, *places)
+
+    assert code == 3, err
+    samples = json.loads(result.read_text())["samples"]
+    swaps = [one for one in samples if one["scene"] == "swap"]
+    assert {one["model"] for one in swaps} == {"a", "b"}
+    assert all(one["phases_s"]["evict"] > 0 for one in swaps)
+    assert {one["way"] for one in swaps} == {"stopped"}
+
+
+async def test_what_cant_be_is_told_in_a_line(proxy: ProxyProcess, peer: str) -> None:
+    """With exit code 1, and 2 where the command line makes no sense."""
+    here = ("--url", proxy.url)
+    cases = [
+        (("a", "--url", "http://127.0.0.1:1"), 1, "nothing listens on http://127.0.0.1:1"),
+        (("c", *here), 1, "no model is called 'c'; there are: a, first, b, broken, pinned"),
+        (("pinned", *here), 1, "pinned is pinned, and measuring would put it out; --force"),
+        (("broken", *SHORT, *here), 1, "nothing could be measured"),
+        (("a", *here, "--against", "http://127.0.0.1:1"), 1, "nothing listens on"),
+        (("a", *here, "--against", peer), 1, "has no model 'a'; say what it calls it with"),
+        (("a", *here, "--lengths", "many"), 2, "isn't a list of numbers of tokens"),
+        (("a", *here, "--against-models", "a"), 2, "isn't OUR_NAME=THEIR_NAME"),
+        (("a", "--config", "/nowhere.yaml"), 1, "didn't start"),
+    ]
+    for argv, expected, words in cases:
+        code, _, err = await bench("swap", *argv)
+        assert (code, words in err) == (expected, True), err
+
+
+async def test_a_context_that_is_too_small_is_told(proxy: ProxyProcess) -> None:
+    """By the server's own words, once; what fits is measured."""
+    code, out, err = await bench("swap", "a", "--url", proxy.url, *SHORT, "--lengths", "100,9000")
+
+    assert code == 3, err
+    assert "exceeds the available context size" in out
+    assert out.count("9000") == 1
+
+
+@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGTERM])
+async def test_an_interrupted_run_is_reported(
+    proxy: ProxyProcess, tmp_path: Path, stop_signal: signal.Signals
+) -> None:
+    """What was measured until then; exit code 130."""
+    result = tmp_path / "r.json"
+    argv = ("swap", "a", "--url", proxy.url, "--lengths", "100", "--turns", "500")
+    process = start(*argv, "--json", str(result))
+    async with client(proxy.url) as session:
+
+        async def some_were_asked() -> bool:
+            async with session.get("/api/activity") as answer:
+                return bool((await answer.json())["total"] > 8)
+
+        await eventually(some_were_asked, timeout_s=60)
+    process.send_signal(stop_signal)
+    _, err = await asyncio.to_thread(process.communicate)
+
+    assert process.returncode == 130, err
+    report = json.loads(result.read_text())
+    assert report["ended"] == "interrupted"
+    assert report["samples"]
