@@ -64,7 +64,7 @@ class Follower:
             return
         self._dropped += 1
         if self._dropped == 1:
-            logger.warning("a client of /api/events is too slow; it misses events")
+            logger.warning("a client of an event stream is too slow; it misses events")
 
     def close(self) -> None:
         """End the iteration, after what is still waiting."""

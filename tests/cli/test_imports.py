@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.config.test_ollama_store import blob, manifest
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import running_proxy
+from tests.helpers.waiting import eventually
 
 
 @pytest.fixture
@@ -75,8 +77,17 @@ async def test_a_folder_and_a_preset_are_served_without_any_yaml(
     server = server_argv(Path("x"))[0]
     env = {**server_environment(), "LLAMA_SERVER": f"{server} --threads 1 --no-warmup"}
     args = ["--models-dir", str(models), "--models-preset", str(preset)]
-    config = f"startPort: {free_ports(2)}"
+    config = f"startPort: {free_ports(3)}"
     async with running_proxy(config, tmp_path, args=args, env={**os.environ, **env}) as proxy:
         assert set(await proxy.models()) == {"tiny", "two"}
         assert (await proxy.chat("tiny"))["choices"]
         assert (await proxy.chat("ii"))["choices"]
+
+        (models / "added.gguf").symlink_to(tiny_gguf(2))
+        proxy.process.send_signal(signal.SIGHUP)
+
+        async def is_there() -> bool:
+            return set(await proxy.models()) == {"tiny", "two", "added"}
+
+        await eventually(is_there, timeout_s=60)
+        assert (await proxy.chat("added"))["choices"]
