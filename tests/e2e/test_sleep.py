@@ -144,6 +144,33 @@ async def test_an_answer_that_was_paused_goes_on_to_the_last_byte(
     assert "".join(pieces) == expected
 
 
+@pytest.mark.slow
+async def test_r17_an_answer_goes_on_after_all_memory_was_given_back(
+    configure: Configure, models: dict[str, Path], tmp_path: Path
+) -> None:
+    """It is paused at once, its model leaves, and no token is lost."""
+    with direct_server(models["a"]) as url:
+        expected = await text_of(url, "hi", tokens=1500)
+    async with proxy_over(configure(sleep=TO_MAKE_ROOM), tmp_path) as proxy:
+        said: list[str] = []
+
+        async def listen() -> None:
+            async for kind, piece in streamed(proxy, "a", 1500):
+                if kind == "text":
+                    said.append(piece)
+
+        listening = asyncio.ensure_future(listen())
+        await eventually(lambda: bool(said))
+        await known(proxy, "a")
+        status, answer = await proxy.post("/api/release")
+        assert (status, answer["models"]["a"]) == (200, "asleep")
+        shown = (await proxy.models())["a"]
+        assert (shown["paused"], shown["bytes"].get("host", 0) < 100 * 2**20) == (1, True)
+        await proxy.post("/api/resume")
+        await listening
+        assert "".join(said) == expected
+
+
 async def test_asleep_is_shown_and_nothing_wakes_it_by_accident(
     configure: Configure, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 // Begins everything: one view is shown at a time, named by the fragment of the address.
 
 import { ActivityView } from "./activity.js";
+import { startCondition } from "./condition.js";
 import { setText } from "./dom.js";
 import { Live } from "./live.js";
 import { LogsView } from "./logs.js";
@@ -58,3 +59,4 @@ addEventListener("hashchange", route);
 startTheme(document.querySelector("#theme"));
 route();
 live.start();
+startCondition(document.querySelector("#condition"));
