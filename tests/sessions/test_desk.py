@@ -1,0 +1,318 @@
+"""One model's conversations, over a server that misbehaves as the engine can't be made to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsnap.errors import LlmsnapError
+from llmsnap.sessions.catalogue import Catalogue
+from llmsnap.sessions.desk import Desk, Shared, SlotSpoiled, Subject
+from llmsnap.sessions.outcome import Outcome
+from llmsnap.sessions.slots import NotSupported, Refused, Restored, Saved, Server, Slot, Slots
+from llmsnap.sessions.turns import Turn
+from llmsnap.sessions.vault import Limits, Vault
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.tokens import Tokens
+
+TOKENS = 1000
+
+
+class MemoryStore:
+    """A database that has nothing and forgets all."""
+
+    path: Path | None = None
+
+    def write(
+        self, sql: str, values: Sequence[Any], told: Callable[[int], None] | None = None
+    ) -> None:
+        """Say that it is written."""
+        if told is not None:
+            told(1)
+
+    async def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Nothing."""
+        return []
+
+    async def opened(self) -> None:
+        """At once."""
+
+
+class FakeSlots(Slots):
+    """One slot; what it says and writes is the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.slot = Slot(0, n_ctx=4096, id_task=-1)
+        self.save_says: Saved | LlmsnapError | None = None
+        self.restore_says: Restored | LlmsnapError | None = None
+        self.orders: list[str] = []
+
+    async def list(self, server: Server) -> list[Slot]:
+        """The one."""
+        return [self.slot]
+
+    async def save(self, server: Server, slot: int, name: str, limit_s: float) -> Saved:
+        """Write a file, and say so."""
+        self.orders.append("save")
+        held = self.slot.n_prompt_tokens or 0
+        (self.folder / name).write_bytes(b"x" * held)
+        found = self.save_says or Saved(held, held)
+        if isinstance(found, LlmsnapError):
+            raise found
+        return found
+
+    async def restore(self, server: Server, slot: int, name: str, limit_s: float) -> Restored:
+        """Say that it was read."""
+        self.orders.append("restore")
+        size = (self.folder / name).stat().st_size
+        found = self.restore_says or Restored(size, size)
+        if isinstance(found, LlmsnapError):
+            raise found
+        return found
+
+
+@dataclass(frozen=True)
+class Process:
+    """One generation."""
+
+    generation: int
+    model: str = "a"
+    host: str = "127.0.0.1"
+    port: int = 1
+    base_path: str = ""
+    tls: bool = False
+    key: str = ""
+
+
+@dataclass
+class Stage:
+    """A desk and all around it."""
+
+    desk: Desk
+    slots: FakeSlots
+    vault: Vault
+    outcomes: list[tuple[str, str]]
+    restarts: list[int] = field(default_factory=list)
+    process: Process = Process(1)
+    now: float = 1e9
+
+    def start(self, argv: str = "llama-server -np 1") -> None:
+        """Have another process, with an empty slot."""
+        self.process = Process(self.process.generation + 1)
+        self.slots.slot = Slot(0, n_ctx=4096)
+        self.desk.meet(self.process, Subject(argv=argv.split(), env={}, min_tokens=256))
+
+    async def ask(
+        self, text: str, *, cached: int = 0, tokens: int = TOKENS, whole: bool = True
+    ) -> None:
+        """Serve one request."""
+        record = RequestRecord(model="a", path="", client="", arrived_at=1.0)
+        body = json.dumps({"messages": [{"content": part} for part in text.split("|")]})
+        turn = Turn(record=record, path="/v1/chat/completions", body=body.encode())
+        if self.desk.begins(turn, self.process):
+            await self.desk.make_ready(turn)
+        record.status, record.ended_at = 200, 2.0
+        record.error = "" if whole else "the client left"
+        record.tokens = Tokens(computed=tokens - cached, cached=cached, generated=1)
+        self.slots.slot = Slot(
+            0, n_ctx=4096, id_task=self.slots.slot.id_task + 1, n_prompt_tokens=tokens
+        )
+        self.desk.answered(record)
+
+    async def stop(self) -> None:
+        """Save what there is."""
+        await self.desk.save(self.process, least_new=1, limit_s=10)
+
+    def files(self) -> list[str]:
+        """What is in the folder."""
+        return sorted(file.name for file in self.vault.folder.iterdir())
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> Stage:
+    """One model that is up."""
+    outcomes: list[tuple[str, str]] = []
+    restarts: list[int] = []
+
+    def tell(outcome: Outcome) -> None:
+        outcomes.append((outcome.op, outcome.result))
+
+    def restart(model: str, generation: int, error: LlmsnapError) -> None:
+        restarts.append(generation)
+
+    vault = Vault(tmp_path / "s", Catalogue(MemoryStore()), Limits(2**30), lambda: 1e9)
+    assert await vault.make_fit()
+    slots = FakeSlots(vault.folder)
+    shared = Shared(
+        slots=slots,
+        vault=vault,
+        tell=tell,
+        now=lambda: 1e9,
+        restart=restart,
+        flush=lambda: None,
+    )
+    made = Stage(Desk("a", shared), slots, vault, outcomes, restarts)
+    made.start()
+    return made
+
+
+async def test_what_is_saved_comes_back_and_is_proved(stage: Stage) -> None:
+    """By the tokens of the next answer."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    await stage.ask("one|two", cached=990)
+
+    assert stage.slots.orders == ["save", "restore"]
+    assert stage.outcomes == [("save", "saved"), ("restore", "used")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [Saved(0, 36), Saved(0, 0), Saved(TOKENS + 100, 5), Saved(500, 500), Refused("disk full")],
+    ids=["empty", "nothing", "cut off", "another", "refused"],
+)
+async def test_u123_a_save_that_went_wrong_takes_nothings_place(
+    stage: Stage, said: Saved | LlmsnapError
+) -> None:
+    """E6, E12: idle slots may be cleared, and disks full; what was good is still there."""
+    await stage.ask("one")
+    await stage.stop()
+    before = stage.files()
+    await stage.ask("one|two", tokens=TOKENS + 100)
+    stage.slots.save_says = said
+    await stage.stop()
+
+    assert stage.files() == before
+    assert stage.outcomes[-1] == ("save", "failed")
+
+
+async def test_u126_a_useless_restore_ends_the_saving(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E1-E3: the server said it was restored, and read everything again. It is said once."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    await stage.ask("one|two", cached=3)
+    await stage.stop()
+    stage.start()
+    await stage.ask("one|two|three")
+    await stage.stop()
+
+    assert stage.outcomes == [("save", "saved"), ("restore", "useless")]
+    assert stage.slots.orders == ["save", "restore"]
+    assert caplog.text.count("restores are useless") == 1
+    assert "restores are useless" in stage.desk.refusal
+
+
+@pytest.mark.parametrize("said", [Refused("400: no"), Restored(0, 0), Restored(400, 400)])
+async def test_u125_a_failed_restore_restarts_the_process(
+    stage: Stage, said: Restored | LlmsnapError
+) -> None:
+    """E11: before anything is served from it; and that file is never tried again."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    stage.slots.restore_says = said
+    with pytest.raises(SlotSpoiled):
+        await stage.ask("one|two")
+
+    assert stage.restarts == [stage.process.generation]
+    assert stage.outcomes[-1] == ("restore", "failed")
+    assert [name[-4:] for name in stage.files()] == [".bad"]
+    stage.start()
+    await stage.ask("one|two")
+
+
+async def test_e4_a_server_that_cant_is_left_alone(stage: Stage) -> None:
+    """501, as with pictures in older builds: nothing was done, so nothing is restarted."""
+    await stage.ask("one")
+    stage.slots.save_says = NotSupported("501: not supported")
+    await stage.stop()
+    await stage.stop()
+
+    assert stage.slots.orders == ["save"]
+    assert "501" in stage.desk.refusal
+    assert stage.files() == []
+
+
+async def test_u134_a_slot_with_half_an_answer_isnt_saved(stage: Stage) -> None:
+    """E18: the client left."""
+    await stage.ask("one", whole=False)
+    await stage.stop()
+
+    assert stage.slots.orders == []
+
+
+async def test_a_slot_that_somebody_else_has_used_isnt_saved(stage: Stage) -> None:
+    """E7: what it holds isn't what was asked here."""
+    await stage.ask("one")
+    stage.slots.slot = Slot(0, n_ctx=4096, id_task=9, n_prompt_tokens=TOKENS + 50)
+    await stage.stop()
+
+    assert stage.slots.orders == []
+
+
+async def test_e10_only_the_context_must_be_large_enough(stage: Stage) -> None:
+    """U130: it may be another, but not smaller than what was saved."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start("llama-server -np 1 -c 512")
+    stage.slots.slot = Slot(0, n_ctx=512)
+    await stage.ask("one|two")
+    assert stage.outcomes[-1] == ("restore", "refused")
+
+    stage.start("llama-server -np 1 -c 2048 --port 9")
+    await stage.ask("one|two", cached=990)
+    assert stage.outcomes[-1] == ("restore", "used")
+
+
+async def test_e9_another_option_is_refused_before_the_engine_is_asked(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the reason."""
+    caplog.set_level("INFO", "llmsnap")
+    await stage.ask("one")
+    await stage.stop()
+    stage.start("llama-server -np 1 -fa off")
+    await stage.ask("one|two")
+
+    assert stage.outcomes[-1] == ("restore", "refused")
+    assert stage.slots.orders == ["save"]
+    assert "--flash-attn was not there and is off" in caplog.text
+
+
+async def test_e13_what_isnt_new_isnt_saved_again(stage: Stage) -> None:
+    """Nor is what is short."""
+    await stage.ask("one")
+    await stage.stop()
+    await stage.stop()
+    assert stage.slots.orders == ["save"]
+    stage.desk.min_tokens = TOKENS + 1
+    await stage.ask("another")
+    await stage.stop()
+    assert stage.slots.orders == ["save"]
+
+
+async def test_an_awake_model_with_its_conversation_in_the_slot_is_asked_nothing(
+    stage: Stage,
+) -> None:
+    """Nor are its messages looked at: one comparison of bytes tells."""
+    long = "a conversation that is long enough " * 10
+    await stage.ask(long)
+    await stage.ask(f"{long}|go on")
+    record = RequestRecord(model="a", path="", client="", arrived_at=1.0)
+    body = json.dumps({"messages": [{"content": part} for part in (long, "go on", "and on")]})
+    turn = Turn(record=record, path="/v1/chat/completions", body=body.encode())
+
+    assert not stage.desk.begins(turn, stage.process)
+    assert turn._chain is None
+    assert stage.slots.orders == []
