@@ -41,6 +41,7 @@ from llmsnap.web.activity import ActivityRoutes
 from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
 from llmsnap.web.events import EventRoutes, Parts
+from llmsnap.web.handover import HandoverRoute
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
@@ -87,7 +88,6 @@ async def serve(
             logger.warning("%s", warning)
         signals = opened.enter_context(Signals.caught())
         files, recorder = RunFiles(state_dir), Recorder(reads_tokens=config.activity.tokens)
-        await files.end_leftovers()
         keeping, remembering = Keeping(config, state_dir, recorder), Remembering(config, state_dir)
         for opening in (keeping.opened(), remembering.opened(recorder)):
             await opened.enter_async_context(opening)
@@ -95,7 +95,8 @@ async def serve(
             fleet_of(config, journal.logs, files, recorder, keeping.store, remembering, CLOCK)
         )
         proxy = proxy_of(fleet, recorder)
-        site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source)
+        signals.may_hand_over = fleet.tools.lasting
+        site = Site(loaded, here, journal, fleet, proxy, keeping, recorder, source, signals)
         opened.push_async_callback(site.aclose)
         async with listening(site.app, sockets, tls=tls, log=journal.access) as stop_accepting:
             announce(here)
@@ -143,6 +144,7 @@ class Site:
         keeping: Keeping,
         recorder: Recorder,
         source: Source | None,
+        signals: Signals,
     ) -> None:
         config = fleet.config
         self.fleet = fleet
@@ -163,6 +165,7 @@ class Site:
             *measured(fleet, recorder, keeping, proxy),
             *order_routes(fleet.supervisor, self.reloading),
             *SessionRoutes(fleet.remembering).routes(),
+            *HandoverRoute(signals.hand_over).routes(),
         ]
         self.app = application(config, fleet, proxy, journal, more, here)
         self._parts = (journal, *self.app[PARTS], events)
@@ -269,23 +272,29 @@ async def preload(supervisor: Supervisor, models: Sequence[str]) -> None:
 async def shut_down(supervisor: Supervisor, signals: Signals) -> None:
     """Let answers end within the grace; another signal skips it."""
     background = Background()
-    ending = background.spawn(supervisor.shutdown(GRACE_S), name="shutdown")
+    ending = background.spawn(
+        supervisor.shutdown(GRACE_S, hand_over=signals.hands_over), name="shutdown"
+    )
     again = background.spawn(signals.next(), name="second signal")
     await asyncio.wait({ending, again}, return_when=asyncio.FIRST_COMPLETED)
     if not ending.done():
         logger.warning("told again: what still runs is ended now")
-        await supervisor.shutdown(0)
+        await supervisor.shutdown(0, hand_over=signals.hands_over)
     await ending
     await background.aclose()
 
 
 class Signals:
-    """SIGINT and SIGTERM, one after the other."""
+    """SIGINT, SIGTERM and SIGUSR2, one after the other."""
 
     def __init__(self) -> None:
         self._come: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self.hangups = asyncio.Event()
         """Set by SIGHUP."""
+        self.may_hand_over = False
+        """Whether models can be left to another proxy, so that a SIGUSR2 counts."""
+        self.hands_over = False
+        """Whether that is what the last one wants."""
 
     @classmethod
     @contextmanager
@@ -296,17 +305,36 @@ class Signals:
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, signals._come.put_nowait, signum)
         loop.add_signal_handler(signal.SIGHUP, signals.hangups.set)
+        loop.add_signal_handler(signal.SIGUSR2, signals.try_to_hand_over)
         try:
             yield signals
         finally:
-            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
                 loop.remove_signal_handler(signum)
 
     async def next(self) -> signal.Signals:
         """Wait for one, and say so in the log."""
         signum = await self._come.get()
-        logger.info("%s: shutting down", signum.name)
+        self.hands_over = signum is signal.SIGUSR2
+        what = "handing over" if self.hands_over else "shutting down"
+        logger.info("%s: %s", signum.name, what)
         return signum
+
+    def hand_over(self) -> None:
+        """Have the proxy end as a SIGUSR2 does; raise Conflict where it can leave no models."""
+        if not self.may_hand_over:
+            raise Conflict(
+                "models can't be left to another proxy, because this one was started without "
+                "runtime.adopt; set it and restart"
+            )
+        self._come.put_nowait(signal.SIGUSR2)
+
+    def try_to_hand_over(self) -> None:
+        """Do so, or say in the log why not."""
+        try:
+            self.hand_over()
+        except Conflict as error:
+            logger.warning("SIGUSR2: %s", error)
 
 
 def refuse_own_port(loaded: Loaded, here: Address) -> None:

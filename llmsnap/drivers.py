@@ -10,8 +10,8 @@ from llmsnap.config.schema import Config
 from llmsnap.memory.machine import Machine
 from llmsnap.runtime import ports
 from llmsnap.runtime.plan import check_path
-from llmsnap.sleep.choose import Choice, Mode, allowed, choose
-from llmsnap.sleep.driver import SleepDriver, Target
+from llmsnap.sleep.choose import Choice, Mode, allowed, choose, take_over
+from llmsnap.sleep.driver import Memo, SleepDriver, Target
 from llmsnap.sleep.endpoints import EndpointsDriver
 from llmsnap.sleep.pageout import PageOutDriver
 from llmsnap.sleep.recipe import Recipe, recipes_for
@@ -128,6 +128,10 @@ class Chooser:
     async def choose(self, target: Target) -> Choice:
         """Return the best driver that works for this process, and why not the others."""
         return await choose(self.mode, target, self.drivers.all())
+
+    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
+        """Have `driver` take charge of a process that an earlier proxy put to sleep by it."""
+        return await take_over(self.mode, driver, target, memo, self.drivers.all())
 
 
 async def listens(pids: Collection[int], host: str, port: int) -> bool:

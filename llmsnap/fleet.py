@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llmsnap.books import Books, Kept
 from llmsnap.config.schema import Config
@@ -14,9 +14,10 @@ from llmsnap.core.messages import Reconfigured
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.core.specs import schedule_for
 from llmsnap.drivers import Drivers
+from llmsnap.inheritance import Inheritance, inherit, leaves_processes
 from llmsnap.memory.footprints import Keeps
 from llmsnap.memory.host import Host
-from llmsnap.memory.machine import Machine
+from llmsnap.memory.machine import Look, Machine
 from llmsnap.remembering import Remembering
 from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
@@ -115,11 +116,11 @@ async def fleet_of(
 ) -> AsyncIterator[Fleet]:
     """Build scheduler, runners and supervisor; inside the block models can be asked for."""
     machine, config = Machine.here(clock), remembering.fitted(config)
-    drivers = Drivers(config, machine, clock)
-    tiers, plans = drivers.tiers(config), plans_for(config)
-    books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
+    drivers, plans = Drivers(config, machine, clock), plans_for(config)
+    left = await inherit(config, files, plans, drivers.chooser)
+    tiers, background = left.widen(drivers.tiers(config)), Background()
+    books = await books_for(config, machine, plans, store, tiers, left)
     scheduler = scheduler_for(config, books, tiers, clock)
-    background = Background()
     ahead = ReadAhead(prefetches(config, plans), scheduler.view)
     async with Prober() as prober:
         supervisor = Supervisor(scheduler, background, ahead, recorder)
@@ -132,18 +133,32 @@ async def fleet_of(
             files=files,
             write_log=logs.write_upstream,
             context=Contexts(recorder).of,
+            lasting=leaves_processes(config),
             conversations=remembering,
         )
-        fleet = Fleet(
-            supervisor, machine, drivers, ahead, tools, kept, store, remembering, config, books
-        )
-        supervisor.supervise(fleet.runners_for(plans))
+        parts = (supervisor, machine, drivers, ahead, tools, kept, store, remembering)
+        fleet = Fleet(*parts, config, books)
+        supervisor.supervise(left.handed_to(fleet.runners_for(plans)), left.found)
         try:
             yield fleet
         finally:
             ahead.close()
             await drivers.aclose()
             await machine.aclose()
+
+
+async def books_for(
+    config: Config,
+    machine: Machine,
+    plans: Mapping[str, Plan],
+    store: Keeps,
+    tiers: Mapping[str, int],
+    left: Inheritance,
+) -> Books:
+    """Return the memory books, which count from now on."""
+    books = await Books.open(config, machine, plans, store, asleep_bytes=tiers["ram"])
+    # Where models are up already, what is seen now isn't all other programs'.
+    return replace(books, first=Look()) if left.found else books
 
 
 def scheduler_for(

@@ -118,6 +118,25 @@ def test_systemd_takes_it(unit: str, tmp_path: Path) -> None:
     assert verified.returncode == 0, verified.stderr
 
 
+def test_the_unit_for_adoption_differs_only_where_it_must() -> None:
+    """It leaves models alone, is started again after a handover, and `reload` hands over."""
+    units = [(DEPLOY / name).read_text() for name in ("llmsnap.service", "llmsnap-adopt.service")]
+    plain, adopting = (
+        {line for line in unit.splitlines() if line and not line.startswith("#")} for unit in units
+    )
+
+    assert adopting - plain == {
+        "ExecReload=/bin/kill -USR2 $MAINPID",
+        "KillMode=process",
+        "Restart=always",
+    }
+    assert plain - adopting == {
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "KillMode=mixed",
+        "Restart=on-failure",
+    }
+
+
 # ---- containers --------------------------------------------------------------------------------
 
 

@@ -127,7 +127,7 @@ def test_the_map_names_every_module() -> None:
 def test_modules_and_files_exist(page: Path) -> None:
     """Names such as `runtime.tasks`, and paths below this folder."""
     for words in re.findall(
-        r"`((?:core|config|runtime|web|cli)(?:\.(?!yaml)\w+)+)`", text_of(page)
+        r"`((?:core|config|runtime|web|cli)(?:\.(?!yaml|adopt\b)\w+)+)`", text_of(page)
     ):
         module = Path(*words.split(".")[:2]).with_suffix(".py")
         assert (ROOT / "llmsnap" / module).exists(), words

@@ -19,7 +19,7 @@ LAYERS = [
     {"sleep", "sessions", "memory", "telemetry"},
     {"runtime"},
     {"web"},
-    {"drivers", "books", "keeping", "remembering", "journal", "client"},
+    {"drivers", "books", "keeping", "remembering", "journal", "client", "inheritance"},
     {"fleet"},
     {"reloading"},
     {"app", "doctor", "chat", "bench"},

@@ -21,6 +21,7 @@ _MODULES: Final = {
     "reload": "orders",
     "release": "release",
     "resume": "release",
+    "handover": "orders",
     "logs": "logs",
     "sessions": "sessions",
     "chat": "chat",

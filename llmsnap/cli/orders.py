@@ -110,3 +110,12 @@ def unload(model: str | None, timeout: float | None, url: str, key: str, json_wa
     Client(url, key).text("POST", path + query)
     what = {"unloaded": model or "all"}
     click.echo(json.dumps(what) if json_wanted else f"{model or 'every model'} is unloaded")
+
+
+@click.command()
+@talks_to_proxy
+@as_json
+def handover(url: str, key: str, json_wanted: bool) -> None:
+    """End the proxy and leave its models to the next one; needs `runtime: {adopt: true}`."""
+    answer = Client(url, key).json("POST", "/api/handover")
+    click.echo(json.dumps(answer) if json_wanted else "it hands over: start the next one now")

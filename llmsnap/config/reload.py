@@ -25,6 +25,7 @@ _AT_START: Final = {
     "metricsMaxInMemory": "what is kept of requests is settled at the start",
     "performance": "samples are taken from the start on",
     "sessions": "where and when conversations are saved is settled at the start",
+    "runtime": "how processes are run is settled at the start",
     "captureBuffer": "what is kept of requests is settled at the start",
 }
 """Keys that count from the next start of the proxy, each with the reason."""

@@ -273,6 +273,13 @@ class SleepConfig(Struct, frozen=True, kw_only=True):
     """Whether models on several GPUs are put to sleep too."""
 
 
+class RuntimeConfig(Struct, frozen=True, kw_only=True):
+    """How models' processes are run; see docs/lifecycle.md."""
+
+    adopt: bool = False
+    """They outlive a proxy that is killed or hands over, and the next one goes on with them."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -349,6 +356,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """How models leave memory without being stopped."""
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     """Conversations that outlive a llama-server's process."""
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    """How models' processes are run."""
     allowed_hosts: tuple[str, ...] = field(default=(), name="allowedHosts")
     """Values of the `Host` header to accept besides those of this machine."""
     max_body_bytes: Bytes = field(default=256 * 1024**2, name="maxBody")

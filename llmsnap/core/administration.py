@@ -62,16 +62,24 @@ def sleep(board: Board, event: SleepRequested) -> None:
 
 def shut_down(board: Board, event: ShutdownRequested) -> None:
     """Refuse all who wait; running answers may go on for the grace time, which only shrinks."""
+    board.staying = event.staying
     board.shutdown_at = min(board.shutdown_at, board.now + event.grace_s)
     for entry in list(board.queue.values()):
         if isinstance(entry, Ticket):
             board.reject(entry, reasons.shutting_down(entry.slot.name))
 
 
+def is_handed_over(board: Board, slot: Slot) -> bool:
+    """Whether the process of `slot` can be left as it is now."""
+    if slot.name not in board.staying or slot.serving or slot in board.unloading:
+        return False
+    return slot.state in (State.READY, State.ASLEEP)
+
+
 def wind_down(board: Board) -> None:
     """Stop what is idle, wake what is paused, and end what is left when the grace is over (R15)."""
     for slot in board.slots.values():
-        if slot.state in DOWN or slot.state is State.STOPPING:
+        if slot.state in DOWN or slot.state is State.STOPPING or _may_stay(board, slot):
             continue
         if not slot.serving or board.due(board.shutdown_at):
             board.end(slot, _last_word(slot), _SHUTDOWN)
@@ -81,6 +89,19 @@ def wind_down(board: Board) -> None:
             share = board.ledger.share_of(slot)
             if may_load_now(board, slot, share):
                 board.load(slot, share, _SHUTDOWN)
+
+
+def _may_stay(board: Board, slot: Slot) -> bool:
+    """Whether `slot` is handed over, or may still come to where it can be; end its last answers."""
+    if slot.name not in board.staying or slot.state is State.STARTING:
+        return False
+    is_over = board.due(board.shutdown_at)
+    if slot.state in (State.READY, State.ASLEEP):
+        if is_over:
+            board.abort_serving(slot, reasons.shutting_down(slot.name))
+            board.drop_call(slot)
+        return True
+    return not is_over
 
 
 def _last_word(slot: Slot) -> Callable[[str], LlmsnapError]:

@@ -73,6 +73,8 @@ class Board:
         """While an administrator wants all memory back; None: nobody does."""
         self.shutdown_at = inf
         """End of the grace time; infinite while nobody has asked for a shutdown."""
+        self.staying: frozenset[str] = frozenset()
+        """Models whose processes are handed over to the next proxy."""
         self.now = -inf
         self.alarm = inf
         self.actions: list[Action] = []

@@ -35,6 +35,8 @@ class Why(StrEnum):
     """The configuration has another process for it, or none."""
     RELEASED = "released"
     """An administrator wants all memory for something else."""
+    CROWDED = "crowded"
+    """An earlier proxy left it behind, and it can't be up, or asleep, beside the others."""
     SHUTDOWN = "shutdown"
     """The proxy ends."""
 
@@ -61,6 +63,8 @@ class Cause:
                 return "it couldn't be woken, time and again"
             case Why.RECONFIGURED:
                 return "the configuration has changed"
+            case Why.CROWDED:
+                return "it was left behind, and there is no room for it beside the others"
             case _:
                 return str(self.why)
 

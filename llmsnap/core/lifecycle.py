@@ -38,6 +38,8 @@ class Trigger(StrEnum):
     WOKEN = "woken"
     STOP = "stop"
     EXITED = "exited"
+    ADOPTED = "adopted"
+    FOUND_ASLEEP = "found asleep"
 
 
 class InvalidTransition(AssertionError):
@@ -45,7 +47,11 @@ class InvalidTransition(AssertionError):
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
-    State.STOPPED: {Trigger.START: State.STARTING},
+    State.STOPPED: {
+        Trigger.START: State.STARTING,
+        Trigger.ADOPTED: State.READY,  # an earlier proxy left it behind
+        Trigger.FOUND_ASLEEP: State.ASLEEP,
+    },
     State.STARTING: {
         Trigger.READY: State.READY,
         Trigger.STOP: State.STOPPING,

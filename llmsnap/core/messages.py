@@ -240,9 +240,31 @@ class Reconfigured:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """Nothing may start any more. Running answers may go on for `grace_s`."""
+    """Nothing may start any more. Running answers may go on for `grace_s`.
+
+    The processes of `staying` are left as they are then, if they are awake or asleep.
+    """
 
     grace_s: float
+    staying: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A process of `model` that an earlier proxy left, and that is to be gone on with."""
+
+    model: str
+    generation: int
+    tier: str = ""
+    """Where its bytes are, if it is asleep; empty: it is awake."""
+    tier_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """All that was found at the start; comes before any other event."""
+
+    found: tuple[Found, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +287,7 @@ Event = (
     | ResumeRequested
     | Reconfigured
     | ShutdownRequested
+    | Adopted
     | Tick
 )
 

@@ -1,4 +1,4 @@
-"""The scheduler: events in, actions out. Its rules, R1-R15, are in docs/scheduling.md.
+"""The scheduler: events in, actions out. Its rules, R1-R18, are in docs/scheduling.md.
 
     admission       R1-R3    who gets a place in the queue, and who leaves it
     news            R4       what happened to processes and memory
@@ -6,9 +6,10 @@
     victims         R7, R8, R10   who makes room
     wayout          R9       sleep or stop
     timers          R11, R12 pinned models, idle timers
-    administration  R15      unload, sleep, shutdown
+    administration  R15      unload, sleep, shutdown, handover
     reconfigure     R16      other settings while models run
     release         R17      all memory given back for a while
+    adoption        R18      what an earlier proxy left
 
 `board` holds the state they share, `ledger` the memory books. R13 is `Board.due`.
 """
@@ -20,7 +21,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import isfinite
 from typing import Final, assert_never
 
-from llmsnap.core import administration, admission, invariants, news, reconfigure, release, timers
+from llmsnap.core import (
+    administration,
+    admission,
+    adoption,
+    invariants,
+    news,
+    reconfigure,
+    release,
+    timers,
+)
 from llmsnap.core.board import Board
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.dispatch import Walk, admit_only_one
@@ -30,6 +40,7 @@ from llmsnap.core.messages import (
     Abort,
     Action,
     Admit,
+    Adopted,
     Event,
     ForeignChanged,
     ModelChanged,
@@ -106,8 +117,12 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether no model has a process."""
-        return all(slot.state in DOWN for slot in self._board.slots.values())
+        """Whether no model has a process, but for those that are handed over."""
+        board = self._board
+        return all(
+            slot.state in DOWN or administration.is_handed_over(board, slot)
+            for slot in board.slots.values()
+        )
 
     @property
     def released(self) -> tuple[float, bool] | None:
@@ -160,6 +175,8 @@ class Scheduler:
                 reconfigure.take_over(board, event)
             case ShutdownRequested():
                 administration.shut_down(board, event)
+            case Adopted():
+                adoption.adopt(board, event)
             case _:
                 assert_never(event)
 

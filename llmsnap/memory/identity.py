@@ -44,7 +44,7 @@ def identity_of(command: Command) -> str:
 
     `llama-server`'s own `build_info` is of no use: builds of the same source differ.
     """
-    told = {name: value for name, value in command.env.items() if _TELLING.match(name)}
+    told = telling(command.env)
     facts = (
         [_without_port(word, command.port) for word in command.argv],
         sorted((told | dict(command.own)).items()),
@@ -52,6 +52,11 @@ def identity_of(command: Command) -> str:
         _program(command),
     )
     return hashlib.sha256(json.encode(facts)).hexdigest()
+
+
+def telling(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what of `env` changes what llama-server takes, or where."""
+    return {name: value for name, value in env.items() if _TELLING.match(name)}
 
 
 def _without_port(word: str, port: int) -> str:

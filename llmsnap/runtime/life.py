@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 from llmsnap.memory.oomkills import oom_kills
+from llmsnap.runtime.adoption import Heirloom, effect_of, seen_of
 from llmsnap.runtime.health import Prober, until_ready
+from llmsnap.runtime.logfile import LogFile, Output
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
 from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
 from llmsnap.runtime.rest import NEVER, Chooses, Rest, Start
-from llmsnap.runtime.runfile import RunFiles
+from llmsnap.runtime.runfile import RunFiles, Will
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
-from llmsnap.sleep.driver import Target
+from llmsnap.sleep.choose import Choice
 from llmsnap.telemetry.contexts import Context
+
+logger = logging.getLogger(__name__)
 
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_COMMAND: Final = 200
@@ -69,6 +74,8 @@ class Tools:
     context: Callable[[str], Context] = lambda _: Context()
     """What a model has in its KV cache, as far as is known."""
     conversations: Conversations = field(default_factory=NoConversations)
+    lasting: bool = False
+    """Whether processes are to outlive this proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,14 @@ class Life:
     """Runs one process. Who cancels `run` ends it; who cancels again skips the grace."""
 
     def __init__(
-        self, plan: Plan, generation: int, tools: Tools, chooser: Chooses | None = None
+        self,
+        plan: Plan,
+        generation: int,
+        tools: Tools,
+        chooser: Chooses | None = None,
+        heirloom: Heirloom | None = None,
     ) -> None:
+        """With an `heirloom` it is up, or asleep, from the start."""
         self.plan = plan
         self.generation = generation
         self.pid: int | None = None
@@ -94,33 +107,42 @@ class Life:
         """Set to end it without a grace."""
         self.is_sound = True
         """Cleared when something is wrong with it, so that nothing of it is worth keeping."""
+        self.is_left = False
+        """Set to leave its process to the next proxy when `run` is cancelled."""
         self.rest: Rest | None = None
         """How it sleeps, from READY on; None: not at all."""
+        self.outlives_us = False
+        """Whether its process goes on when this one ends."""
         self._tools = tools
         self._chooser = chooser
         self._kills_before: int | None = None
         self._launched_at = 0.0
-        self._mark = secrets.token_hex(16)
+        self._start_s = 0.0
+        """From launch to ready."""
+        self._heirloom = heirloom
+        self._mark = heirloom.child.mark if heirloom else secrets.token_hex(16)
         self._tail = LogBuffer(_TAIL_BYTES)
         self._log = SecretFilter(plan.secrets, self._write_log)
+        if heirloom is not None:
+            self._inherit(heirloom)
 
     async def run(self) -> Outcome:
         """Run the process from launch to exit; return why it ended by itself."""
         code: int | None = None
-        pipe = LogPipe(self._log.write)
+        output = self._output()
         try:
-            await self._claim_port()
-            child = await self._launch(pipe)
+            child = await self._child(output)
             try:
-                self._introduce(child)
                 error, code = await self._serve(child)
             finally:
                 await self._end(child)
         except StartFailed as failure:
             error = StartFailed(f"model {self.plan.model!r} can't start: {failure}")
         finally:
-            pipe.close()
+            output.close()
             self._log.flush()
+            if self.pid is None:  # it never came to be, but its log did
+                self._tools.files.remove(self._mark)
         return self._outcome(error, code)
 
     def adopt(self, plan: Plan, chooser: Chooses | None) -> None:
@@ -149,6 +171,37 @@ class Life:
         assert self.rest is not None
         self.rest.wake(failed)
 
+    def _inherit(self, heirloom: Heirloom) -> None:
+        child, will = heirloom.child, heirloom.will
+        self.pid, self.outlives_us = child.pid, True
+        self._kills_before = self._tools.oom_kills()
+        self._come_up(child, will.host)
+        self._start_s = will.start_s
+        self._find_rest(child.pid, will.host, heirloom.asleep)
+
+    def _output(self) -> Output:
+        """Return what the process prints to: a file, if it is to outlive us."""
+        if self._tools.lasting or self._heirloom is not None:
+            try:
+                file = LogFile(self._tools.files.log_path(self._mark), self._log.write)
+            except OSError as error:
+                text = "its process won't outlive llmsnap, because its log can't be made"
+                logger.warning("model %s: %s: %s", self.plan.model, text, error)
+            else:
+                self.outlives_us = True
+                return file
+        return LogPipe(self._log.write)
+
+    async def _child(self, output: Output) -> Child:
+        """Return the running process, and make it known."""
+        if self._heirloom is not None:
+            output.close_write_end()
+            return self._heirloom.child
+        await self._claim_port()
+        child = await self._launch(output)
+        self._introduce(child)
+        return child
+
     async def _claim_port(self) -> None:
         endpoint = self.plan.endpoint
         addresses = await local_addresses(endpoint.host)
@@ -158,17 +211,18 @@ class Life:
                 "or give the model another port (`startPort`, `proxy`)"
             )
 
-    async def _launch(self, pipe: LogPipe) -> Child:
+    async def _launch(self, output: Output) -> Child:
         plan = self.plan
         self._kills_before = self._tools.oom_kills()
         self._launched_at = asyncio.get_running_loop().time()
         child = await launch(
             Command(argv=plan.argv, env=plan.env),
-            output=pipe.write_end,
+            output=output.write_end,
             mark=self._mark,
             death_signal=signal.SIGKILL if plan.kill else plan.stop_signal,
+            lasting=self.outlives_us,
         )
-        pipe.close_write_end()
+        output.close_write_end()
         return child
 
     def _introduce(self, child: Child) -> None:
@@ -183,10 +237,25 @@ class Life:
             command=blank_argv(plan.argv),
             stop_signal=plan.stop_signal,
             kill=plan.kill,
+            will=Will(effect=effect_of(plan), generation=self.generation)
+            if self.outlives_us
+            else None,
         )
+        self.outlives_us = self.outlives_us and tools.files.is_noted(self._mark)
 
     async def _serve(self, child: Child) -> tuple[LlmsnapError, int | None]:
         """Report READY in time; return how it ended, with the code if by itself."""
+        model = self.plan.model
+        if self._heirloom is None and (failed := await self._start(child)) is not None:
+            return failed
+        code = await child.wait()
+        error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
+        # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
+        self._tools.report(ModelGoing(model, self.generation, error))
+        return error, code
+
+    async def _start(self, child: Child) -> tuple[StartFailed, int | None] | None:
+        """Report READY in time, or return why it doesn't come to that."""
         model, limit_s = self.plan.model, self.plan.start_timeout_s
         try:
             async with asyncio.timeout(limit_s or None):
@@ -198,9 +267,18 @@ class Life:
             code = await child.wait()
             text = f"{describe_exit(code)} before it was ready"
             return StartFailed(f"model {model!r}: {text}"), code
+        self._start_s = asyncio.get_running_loop().time() - self._launched_at
+        self._come_up(child, host)
+        if self.outlives_us:
+            self._record(state="ready", host=host, start_s=self._start_s, seen=seen_of(child.pid))
+        self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
+        self._find_rest(child.pid, host)
+        return None
+
+    def _come_up(self, child: Child, host: str) -> None:
         place = self.plan.endpoint
         self.upstream = Upstream(
-            model=model,
+            model=self.plan.model,
             generation=self.generation,
             host=host,
             port=place.port,
@@ -210,36 +288,35 @@ class Life:
             key=place.key,
         )
         self._tools.conversations.ready(self.upstream, self.plan.argv, self.plan.env)
-        self._tools.report(ModelChanged(model, self.generation, Trigger.READY))
-        self._find_rest(child.pid, host)
-        code = await child.wait()
-        error = UpstreamLost(f"model {model!r} ended by itself: {describe_exit(code)}")
-        # What is left of its group may take its time to end: nobody is to be sent there meanwhile.
-        self._tools.report(ModelGoing(model, self.generation, error))
-        return error, code
 
-    def _find_rest(self, pid: int, host: str) -> None:
+    def _find_rest(self, pid: int, host: str, asleep: Choice | None = None) -> None:
         if self._chooser is None:
             return
-        plan, tools = self.plan, self._tools
-        target = Target(
-            model=plan.model,
-            generation=self.generation,
-            pid=pid,
-            argv=tuple(plan.argv),
-            env=plan.env,
-            host=host,
-            port=plan.endpoint.port,
-            base_url=plan.endpoint.at(host).url(""),
+        tools = self._tools
+        self.rest = Rest(
+            self.plan.target(self.generation, pid, host),
+            self._chooser,
+            tools.background,
+            tools.report,
+            start=Start(self._start_s, tools.context),
+            record=self._record,
+            asleep=asleep,
         )
-        start = Start(asyncio.get_running_loop().time() - self._launched_at, tools.context)
-        self.rest = Rest(target, self._chooser, tools.background, tools.report, start=start)
+
+    def _record(self, **changes: Any) -> None:
+        """Take down how its process is, for the next proxy."""
+        self._tools.files.change(self._mark, **changes)
 
     async def _ready_host(self, child: Child) -> str | None:
         plan = self.plan
         return await until_ready(child, plan.endpoint, plan.check_path, self._tools.prober)
 
     async def _end(self, child: Child) -> None:
+        if self.is_left:
+            if self.rest is not None:
+                self.rest.close()
+            child.let_go()
+            return
         try:
             await self._keep_conversations(child)
         finally:  # also when told again to hurry

@@ -71,9 +71,9 @@ class Needs:
         """Take in a change of a state: look at a model's files anew when it starts."""
         if view.state is State.STARTING:
             self._background.spawn(self._look_again(view.model), name=f"footprint {view.model}")
-        elif view.state is State.READY and before is State.STARTING:
+        elif before is State.STARTING or (before is State.STOPPED and view.state is not before):
             self._footprints.started(view.model, whole=False)
-            if self._footprints.fit(view.model):
+            if view.state is State.READY and self._footprints.fit(view.model):
                 self._background.spawn(self._see_fit(view.model), name=f"fit {view.model}")
 
     def report(self, event: Event) -> None:

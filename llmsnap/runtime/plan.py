@@ -12,6 +12,7 @@ from llmsnap.config.argv import split_command
 from llmsnap.config.schema import Config
 from llmsnap.config.secrets import secret_values, server_key
 from llmsnap.errors import ConfigError
+from llmsnap.sleep.driver import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class Plan:
     argv: Sequence[str]
     env: Mapping[str, str]
     """The whole environment."""
+    own_env: Mapping[str, str] = field(default_factory=dict)
+    """What the configuration adds to it."""
     endpoint: Endpoint
     check_path: str | None = "/health"
     """Probed until it answers 200; None: ready as soon as it runs."""
@@ -79,17 +82,32 @@ class Plan:
         """Whether both are about the same process: its command, its environment, its place."""
         return (self.argv, self.env, self.endpoint) == (other.argv, other.env, other.endpoint)
 
+    def target(self, generation: int, pid: int, host: str) -> Target:
+        """Return the process `pid`, which listens at `host`, as sleep drivers see it."""
+        return Target(
+            model=self.model,
+            generation=generation,
+            pid=pid,
+            argv=tuple(self.argv),
+            env=self.env,
+            host=host,
+            port=self.endpoint.port,
+            base_url=self.endpoint.at(host).url(""),
+        )
+
 
 def plan_for(model: str, config: Config, environ: Mapping[str, str]) -> Plan:
     """Return the plan for the configured `model`; `environ` is what its process inherits."""
     settings = config.models[model]
     argv, stop_argv = split_command(settings.cmd), split_command(settings.cmd_stop)
-    env = {**environ, **_variables(settings.env)}
+    own_env = _variables(settings.env)
+    env = {**environ, **own_env}
     limit_s = settings.start_timeout_s
     return Plan(
         model=model,
         argv=argv,
         env=env,
+        own_env=own_env,
         endpoint=replace(Endpoint.parse(settings.proxy), key=server_key(argv, env)),
         check_path=check_path(settings.check_endpoint),
         start_timeout_s=config.health_check_timeout_s if limit_s is None else limit_s,

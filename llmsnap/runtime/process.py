@@ -10,14 +10,16 @@ import logging
 import os
 import shutil
 import signal
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import Process as OwnProcess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from llmsnap.errors import StartFailed
+from llmsnap.runtime.lasting import UNKNOWN_EXIT, Lasting, spawn
 from llmsnap.runtime.logs import LogPipe
 from llmsnap.runtime.proctable import (
     MARK_VARIABLE,
@@ -60,10 +62,27 @@ class Farewell:
     """Takes what the stop command prints."""
 
 
-class Child:
-    """A running process that leads its own session and group."""
+class Process(Protocol):
+    """What must be known of a process: asyncio's are such, and a `Lasting` is one."""
 
-    def __init__(self, process: Process, mark: str, env: Mapping[str, str]) -> None:
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
+class Child:
+    """A running process that leads its own session and group.
+
+    Not `is_ours`: an earlier proxy started it, so that its pid may be given out anew once it ended.
+    """
+
+    def __init__(
+        self, process: Process, mark: str, env: Mapping[str, str], *, is_ours: bool = True
+    ) -> None:
         self.pid = process.pid
         self.mark = mark
         self.env = env
@@ -71,6 +90,7 @@ class Child:
         self.started = entry.started if entry else 0.0
         """In the unit of `proctable.Entry.started`."""
         self._process = process
+        self._is_ours = is_ours
 
     @property
     def exit_code(self) -> int | None:
@@ -91,7 +111,7 @@ class Child:
             pid=self.pid,
             started=self.started,
             mark=self.mark,
-            session_is_ours=True,
+            session_is_ours=self._is_ours,
         )
 
     def _reap_adopted(self, table: Table) -> None:
@@ -110,6 +130,11 @@ class Child:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, 0.1)
 
+    def let_go(self) -> None:
+        """Watch it no longer; it must have been launched as lasting, and runs on."""
+        assert isinstance(self._process, Lasting)
+        self._process.let_go()
+
     def signal(self, signum: signal.Signals) -> None:
         """Send `signum` to its group, and once to each of its family who left the group."""
         table = read_table()
@@ -126,28 +151,43 @@ async def launch(
     output: int,
     mark: str,
     death_signal: signal.Signals = signal.SIGKILL,
+    lasting: bool = False,
 ) -> Child:
     """Start `command` with both outputs going to the descriptor `output`.
 
-    On Linux the kernel sends it `death_signal` when this process dies. Its descendants carry `mark`
-    in their environment. Raises StartFailed. A cancelled caller leaves no process behind.
+    On Linux the kernel sends it `death_signal` when this process dies; `lasting`: it lives on. Its
+    descendants carry `mark` in their environment. Raises StartFailed. A cancelled caller leaves no
+    process behind.
     """
-    program = find_program(command)
-    spawning = asyncio.create_subprocess_exec(
+    program, env = find_program(command), {**command.env, MARK_VARIABLE: mark}
+    try:
+        if lasting:
+            return Child(spawn(program, command.argv[1:], env, output), mark, command.env)
+        process = await unbroken(
+            _spawn(program, command.argv[1:], env, output, death_signal), undo=_kill_at_once
+        )
+    except OSError as error:
+        raise StartFailed(f"{program!r} can't be run: {_reason(error)}") from None
+    return Child(process, mark, command.env)
+
+
+async def _spawn(
+    program: str,
+    words: Sequence[str],
+    env: Mapping[str, str],
+    output: int,
+    death_signal: signal.Signals,
+) -> OwnProcess:
+    return await asyncio.create_subprocess_exec(
         program,
-        *command.argv[1:],
-        env={**command.env, MARK_VARIABLE: mark},
+        *words,
+        env=env,
         stdin=DEVNULL,
         stdout=output,
         stderr=output,
         start_new_session=True,
         preexec_fn=_die_with_parent(death_signal),
     )
-    try:
-        process = await unbroken(spawning, undo=_kill_at_once)
-    except OSError as error:
-        raise StartFailed(f"{program!r} can't be run: {_reason(error)}") from None
-    return Child(process, mark, command.env)
 
 
 async def end(child: Child, how: Farewell) -> None:
@@ -228,7 +268,7 @@ async def _reap(child: Child) -> None:
         child.signal(signal.SIGKILL)
 
 
-async def _kill_at_once(process: Process) -> None:
+async def _kill_at_once(process: OwnProcess) -> None:
     signal_group(process.pid, signal.SIGKILL)
     await process.wait()
 
@@ -271,6 +311,8 @@ def find_program(command: Command) -> str:
 
 def describe_exit(code: int) -> str:
     """Return words for an exit code as `Child.wait` gives it."""
+    if code == UNKNOWN_EXIT:
+        return "only the proxy that started it would have been told its exit code"
     if code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import AbilityChanged, ModelChanged
@@ -20,7 +20,7 @@ from llmsnap.errors import (
 )
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
-from llmsnap.sleep.driver import Moved, SleepDriver, Supported, Target, Unsupported
+from llmsnap.sleep.driver import Memo, Moved, SleepDriver, Supported, Target, Unsupported
 from llmsnap.sleep.worth import Ways, better_stopped
 from llmsnap.telemetry.contexts import Context
 
@@ -39,6 +39,26 @@ class Chooses(Protocol):
 
     async def choose(self, target: Target) -> Choice: ...
 
+    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
+        """Have `driver` take charge of a process that an earlier proxy put to sleep by it."""
+        ...
+
+
+class Records(Protocol):
+    """Takes down how a process is, for the next proxy."""
+
+    def __call__(
+        self,
+        *,
+        state: Literal["ready", "moving", "asleep"],
+        driver: str = "",
+        memo: Memo | None = None,
+    ) -> None: ...
+
+
+def no_record(**_: object) -> None:
+    """Take down nothing."""
+
 
 class Never:
     """Finds that a model isn't to sleep."""
@@ -47,6 +67,10 @@ class Never:
         """Do nothing."""
 
     async def choose(self, target: Target) -> Choice:
+        """Return no driver."""
+        return Choice(None)
+
+    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
         """Return no driver."""
         return Choice(None)
 
@@ -94,7 +118,10 @@ class Rest:
         report: Callable[[ModelChanged | AbilityChanged], None],
         *,
         start: Start,
+        record: Records = no_record,
+        asleep: Choice | None = None,
     ) -> None:
+        """`asleep`: how it sleeps from the start."""
         self.view = RestView()
         self.must_be_killed = False
         """Whether it sleeps, or is on its way, so that it can't obey a signal, nor tidy up."""
@@ -109,7 +136,10 @@ class Rest:
         self._is_stale = False
         """Whether the way to sleep is to be found anew once it is up."""
         self._found = Supported(tier="", tier_bytes=0)
-        self._choice = self._find()
+        self._record = record
+        self._choice = self._find(asleep)
+        if asleep is not None and asleep.driver is not None:
+            self._is_up, self.must_be_killed = False, asleep.driver.kill_only
 
     def adopt(self, chooser: Chooses) -> None:
         """Have another one find the way to sleep; what sleeps wakes by the way that it went."""
@@ -143,14 +173,19 @@ class Rest:
             if task is not None:
                 task.cancel()
 
-    def _find(self, *, after_s: float = 0.0) -> asyncio.Task[SleepDriver | None]:
+    def _find(
+        self, choice: Choice | None = None, *, after_s: float = 0.0
+    ) -> asyncio.Task[SleepDriver | None]:
         name = f"{self._target.model}#{self._target.generation} finds how to sleep"
-        return self._background.spawn(self._choose(after_s=after_s), name=name)
+        return self._background.spawn(self._choose(choice, after_s=after_s), name=name)
 
-    async def _choose(self, *, after_s: float = 0.0) -> SleepDriver | None:
+    async def _choose(
+        self, choice: Choice | None = None, *, after_s: float = 0.0
+    ) -> SleepDriver | None:
         model = self._target.model
         await asyncio.sleep(after_s)
-        choice = await self._chooser.choose(self._target)
+        if choice is None:
+            choice = await self._chooser.choose(self._target)
         driver, found, refusals = choice.driver, choice.supported, choice.refusals
         told = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
         told = f" ({told})" if told else ""
@@ -187,6 +222,7 @@ class Rest:
     async def _sleep(self, driver: SleepDriver) -> None:
         self.must_be_killed = driver.kill_only
         moved = await driver.sleep(self._target)
+        self._record_asleep(driver)
         self.view = replace(self.view, slept=moved)
 
     async def _look_below(self, driver: SleepDriver) -> None:
@@ -218,6 +254,7 @@ class Rest:
 
     async def _wake(self, driver: SleepDriver) -> None:
         moved = await driver.wake(self._target)
+        self._record(state="ready")
         self.must_be_killed = False
         self.view = replace(self.view, woken=moved)
         self._is_up = True
@@ -249,8 +286,14 @@ class Rest:
             driver = await asyncio.shield(self._choice)
             if driver is None:
                 raise SleepFailed("no driver can put it to sleep any more")
+            if done is not Trigger.PAGED:  # else it is asleep all the time
+                self._record(state="moving")
             await act(driver)
         except (SleepRefused, WakeRefused) as refusal:
+            if done is Trigger.SLEPT:
+                self._record(state="ready")
+            elif done is Trigger.WOKEN and driver is not None:
+                self._record_asleep(driver)
             self._stay(refusal, instead_of=done)
             return
         except Exception as error:  # a task's root, and a driver may raise anything
@@ -260,6 +303,9 @@ class Rest:
         self._report(ModelChanged(target.model, target.generation, done))
         if done is Trigger.SLEPT:
             await self._look_below(driver)
+
+    def _record_asleep(self, driver: SleepDriver) -> None:
+        self._record(state="asleep", driver=driver.name, memo=driver.memo(self._target))
 
     def _stay(self, refusal: SleepFailed | WakeFailed, *, instead_of: Trigger) -> None:
         """Leave its process as it is, which is as well as before."""

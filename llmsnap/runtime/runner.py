@@ -8,6 +8,7 @@ from functools import partial
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed
+from llmsnap.runtime.adoption import Heirloom
 from llmsnap.runtime.life import Life, Outcome, Tools
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.rest import Chooses, RestView
@@ -62,17 +63,22 @@ class Runner:
         """Whether a generation has begun whose EXITED hasn't been reported."""
         return self._task is not None
 
+    @property
+    def outlives_us(self) -> bool:
+        """Whether the present process can be left to the next proxy."""
+        return self._life is not None and self._life.outlives_us
+
     def adopt(self, plan: Plan, chooser: Chooses | None) -> None:
         """Go by other settings: for the present process if it is as they say, else for the next."""
         self.plan, self._chooser = plan, chooser
         if self._life is not None and self._life.plan.same_process(plan):
             self._life.adopt(plan, chooser)
 
-    def start(self, generation: int) -> None:
-        """Begin generation number `generation`."""
+    def start(self, generation: int, heirloom: Heirloom | None = None) -> None:
+        """Begin generation number `generation`, or go on with it where an earlier proxy ended."""
         assert self._task is None, f"{self.plan.model}: two generations at once"
         self._blame = None
-        self._life = Life(self.plan, generation, self._tools, self._chooser)
+        self._life = Life(self.plan, generation, self._tools, self._chooser, heirloom)
         name = f"{self.plan.model}#{generation}"
         self._task = self._tools.background.spawn(self._life.run(), name=name)
         self._task.add_done_callback(partial(self._ended, generation))
@@ -84,6 +90,12 @@ class Runner:
         if now:
             self._life.hurried = True
         if now or not self._task.cancelling():
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """Have done with the present process, which goes on without us; nothing is reported."""
+        if self._task is not None and self._life is not None:
+            self._life.is_left = True
             self._task.cancel()
 
     def fail(self, error: LlmsnapError) -> None:
@@ -122,6 +134,8 @@ class Runner:
         self._task = None
         life, model = self._life, self.plan.model
         self._rest = self.rest
+        if life is not None and life.is_left:
+            return
         if task.cancelled():
             outcome = Outcome(self._blame)
         elif (bug := task.exception()) is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
 from llmsnap.core.messages import (
     Action,
+    Adopted,
     Event,
     ModelChanged,
     ModelGoing,
@@ -75,7 +76,9 @@ class Story:
 
         `pid` is the process that `event` speaks of.
         """
-        if not isinstance(event, _NEWS) and _ORDERS.keys().isdisjoint(map(type, actions)):
+        if not isinstance(event, (*_NEWS, Adopted)) and _ORDERS.keys().isdisjoint(
+            map(type, actions)
+        ):
             return ()  # the hot path
         steps = [
             self._step(model, trigger, event, pid) for model, trigger in self._news(event, actions)
@@ -88,6 +91,10 @@ class Story:
                 yield event.model, event.trigger
             elif self._states[event.model] is State.READY:
                 yield event.model, Trigger.STOP
+        if isinstance(event, Adopted):
+            for found in event.found:
+                self._generations[found.model] = found.generation
+                yield found.model, Trigger.FOUND_ASLEEP if found.tier else Trigger.ADOPTED
         for action in actions:
             if isinstance(action, Start | Sleep | PageOut | Wake | Stop):
                 self._generations[action.model] = action.generation
@@ -139,6 +146,8 @@ def _reason(event: Event, model: str) -> str:
             return "models may load again"
         case Reconfigured():
             return "the configuration has changed"
+        case Adopted():
+            return "an earlier proxy left it"
         case ShutdownRequested():
             return "shutdown"
         case _:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Final, assert_never
 
 from llmsnap.core.cause import Why
@@ -17,7 +17,9 @@ from llmsnap.core.messages import (
     Abort,
     Action,
     Admit,
+    Adopted,
     Event,
+    Found,
     ModelChanged,
     ModelGoing,
     ModelView,
@@ -41,6 +43,7 @@ from llmsnap.errors import (
     ServiceUnavailable,
     UpstreamLost,
 )
+from llmsnap.runtime.alarm import Alarm
 from llmsnap.runtime.lease import Lease, Tickets
 from llmsnap.runtime.moves import Moves
 from llmsnap.runtime.prefetch import ReadAhead
@@ -94,14 +97,22 @@ class Supervisor:
         self._story = Story(scheduler.views(), self._loop.time)
         self._news = asyncio.Event()
         self._gone: dict[str, list[asyncio.Future[None]]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
+        self._alarm = Alarm(
+            lambda: inf if self.fatal.done() else scheduler.next_deadline, lambda: self.post(Tick())
+        )
         self._closing = False
+        self._staying: frozenset[str] = frozenset()
+        """Models whose processes are left to the next proxy."""
 
-    def supervise(self, runners: Mapping[str, Runs]) -> None:
-        """Take charge of one runner a model; they report to `post`. Pinned models begin to load."""
+    def supervise(self, runners: Mapping[str, Runs], found: Sequence[Found] = ()) -> None:
+        """Take charge of one runner a model; they report to `post`. Pinned models begin to load.
+
+        Runners of models that were `found` have their processes already.
+        """
         self._runners = runners
-        self._arm()
+        if found:
+            self.post(Adopted(tuple(found)))
+        self._alarm.arm()
 
     def adopt(self, runners: Mapping[str, Runs], event: Reconfigured) -> None:
         """Go by other settings from now on, with `runners` of the models that they know.
@@ -242,15 +253,17 @@ class Supervisor:
         models = [view.model for view in self.views() if view.state not in _GONE]
         await asyncio.gather(*(self.unload(model) for model in models))
 
-    async def shutdown(self, grace_s: float) -> None:
+    async def shutdown(self, grace_s: float, *, hand_over: bool = False) -> None:
         """Refuse what waits and comes, let answers end within the grace, end every child.
 
-        Returns when all are gone. A second call skips what is left of the grace, for the answers
-        and for the children.
+        To `hand_over` is to leave those that outlive this proxy to the next one. Returns when all
+        others are gone. A second call skips what is left of the grace, of answers and children.
         """
         if self._closing:
             grace_s = 0
-        self.post(ShutdownRequested(grace_s))
+        runners = self._runners if hand_over and not self.fatal.done() else {}
+        self._staying = frozenset(name for name, one in runners.items() if one.outlives_us)
+        self.post(ShutdownRequested(grace_s, self._staying))
         if self._closing or self.fatal.done():
             self._end_all()
         self._closing = True
@@ -258,10 +271,11 @@ class Supervisor:
         if not await self._all_gone(patience_s + _LAST_KILL_S):
             self._end_all()
             if not await self._all_gone(_LAST_KILL_S):
-                pids = sorted(pid for r in self._runners.values() if (pid := r.pid))
+                pids = sorted(pid for r in self._ending() if (pid := r.pid))
                 logger.error("left behind, because they don't end: pid %s", pids)
-        if self._timer is not None:
-            self._timer.cancel()
+        for name in self._staying:
+            self._runners[name].leave()
+        self._alarm.cancel()
         await self._background.aclose()
 
     # ---- the pump ------------------------------------------------------------------------------
@@ -281,19 +295,19 @@ class Supervisor:
                 self._take(self._events.popleft())
         finally:
             self._posting = False
-        self._arm()
+        self._alarm.arm()
 
     def _take(self, event: Event) -> None:
         pid = None
         if is_news := isinstance(event, _NEWS):
             pid = self.pid(event.model)
-            self._news.set()
+        self._news.set()
         if self.fatal.done():
             self._tickets.abort_all(_gave_up())
             return
         try:
             actions = self._scheduler.handle(event)
-            moves = is_news
+            moves = is_news or isinstance(event, Adopted)
             for action in actions:
                 self._begin(action)
                 moves = moves or not isinstance(action, Admit)
@@ -343,23 +357,6 @@ class Supervisor:
             for watcher in self._watchers:
                 self._loop.call_soon(watcher, view, step.before)
 
-    def _arm(self) -> None:
-        """Have the loop ring at the scheduler's deadline; a timer that rings early may stay."""
-        deadline = self._scheduler.next_deadline
-        if deadline >= self._timer_at or self.fatal.done():
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._ring)
-        self._timer_at = deadline
-
-    def _ring(self) -> None:
-        self._timer, self._timer_at = None, math.inf
-        if self._scheduler.next_deadline <= self._loop.time():
-            self.post(Tick())
-        else:
-            self._arm()
-
     def _give_up(self, error: Exception, event: Event) -> None:
         """End everything in order, because of a bug; say what led to it."""
         for when, past, actions in list(self._scheduler.history)[-_SHOWN_HISTORY:]:
@@ -375,8 +372,11 @@ class Supervisor:
                 gone.set_exception(_gave_up())
 
     def _end_all(self) -> None:
-        for runner in self._runners.values():
+        for runner in self._ending():
             runner.stop(now=True)
+
+    def _ending(self) -> list[Runs]:
+        return [runner for name, runner in self._runners.items() if name not in self._staying]
 
     async def _all_gone(self, limit_s: float) -> bool:
         with suppress(TimeoutError):
@@ -393,7 +393,7 @@ class Supervisor:
 
     def _is_quiet(self) -> bool:
         idle = self.fatal.done() or self._scheduler.idle
-        return idle and not any(runner.alive for runner in self._runners.values())
+        return idle and not any(runner.alive for runner in self._ending())
 
 
 def _gave_up() -> LlmsnapError:

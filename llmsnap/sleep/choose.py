@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from llmsnap.config.schema import SleepMode
-from llmsnap.sleep.driver import SleepDriver, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, SleepDriver, Supported, Target, Unsupported, Verdict
 
 Mode = Literal[SleepMode, "enable", "disable"]
 
@@ -51,6 +51,18 @@ async def choose(mode: Mode, target: Target, drivers: Mapping[str, SleepDriver])
         if isinstance(verdict, Supported):
             return Choice(driver, tuple(verdicts))
     return Choice(None, tuple(verdicts))
+
+
+async def take_over(
+    mode: Mode, name: str, target: Target, memo: Memo, drivers: Mapping[str, SleepDriver]
+) -> Choice:
+    """Have the driver called `name` take charge of `target`, which sleeps, if `mode` allows it."""
+    driver = drivers.get(name)
+    if driver is None or name not in allowed(mode):
+        return Choice(None, ((name, Unsupported("its sleepMode is another now")),))
+    verdict = await driver.take_over(target, memo)
+    found = driver if isinstance(verdict, Supported) else None
+    return Choice(found, ((name, verdict),))
 
 
 def allowed(mode: Mode) -> tuple[str, ...]:

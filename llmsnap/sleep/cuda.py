@@ -16,12 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
-from llmsnap.sleep.cuda_client import CudaClient
+from llmsnap.sleep.cuda_api import ProcessState, Result
+from llmsnap.sleep.cuda_client import CallLost, CudaClient
 from llmsnap.sleep.cuda_examiner import Examiner
 from llmsnap.sleep.cuda_holding import Holding, Ineligible, read_now
 from llmsnap.sleep.cuda_steps import Limits, Steps
-from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.processes import look, raise_oom_score, set_oom_score
 from llmsnap.sleep.rates import Rates
 from llmsnap.sleep.readings import FreeMemory, GpuMemory, HostRoom
@@ -33,6 +36,7 @@ _SHARE_SHOWN: Final = 0.8
 """Of a footprint that NVML must show free before a sleep counts."""
 _LEAST_SHOWN: Final = 64 * 1024**2
 """The same where the footprint isn't known: no context is smaller."""
+_QUERY_S: Final = 10.0
 _OOM_SCORE: Final = 500
 """Added while a process holds its whole model in RAM: the kernel shall take it, not the proxy."""
 
@@ -167,6 +171,29 @@ class CudaDriver:
         if asleep.oom_score is not None:
             set_oom_score(asleep.holding.pid, asleep.oom_score)
         return self._moved(begun, asleep.holding, sign=1)
+
+    def memo(self, target: Target) -> Memo:
+        """Return what the process held, and what must be free before it may be restored."""
+        memo: Memo = msgspec.to_builtins(self._asleep[target.model])
+        return memo
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        """Take charge of a process that the driver itself says is checkpointed."""
+        try:
+            asleep = replace(msgspec.convert(memo, _Asleep), generation=target.generation)
+            pid = asleep.holding.pid
+            if not asleep.holding.is_here:
+                return Unsupported("the process that held GPU memory is gone")
+            reply = await self._client.state(pid, deadline_s=_QUERY_S)
+        except msgspec.ValidationError as error:
+            return Unsupported(f"what was noted of its sleep can't be read: {error}")
+        except CallLost as lost:
+            return Unsupported(f"the driver doesn't say how pid {pid} is: {lost}")
+        if reply.result != Result.SUCCESS or reply.state != ProcessState.CHECKPOINTED:
+            return Unsupported(f"the driver doesn't say that pid {pid} is checkpointed")
+        self._asleep[target.model] = asleep
+        self._sizes[target.model] = target.generation, asleep.holding.total_bytes
+        return Supported(tier="ram", tier_bytes=asleep.holding.total_bytes)
 
     async def aclose(self) -> None:
         """End the processes that make the calls; what sleeps goes on sleeping."""

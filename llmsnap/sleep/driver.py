@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,10 @@ class Unsupported:
 
 
 Verdict = Supported | Unsupported
+
+
+Memo = Mapping[str, Any]
+"""What JSON can hold of how a process sleeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +122,17 @@ class SleepDriver(Protocol):
         """Wake the process, so that it answers at once; raise WakeFailed when it doesn't.
 
         Raises WakeRefused when it sleeps on as before, and may be woken later.
+        """
+        ...
+
+    def memo(self, target: Target) -> Memo:
+        """Return what a driver must be told to wake this process, which sleeps by this one."""
+        ...
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        """Take charge of a process that sleeps by an earlier proxy's driver, which left `memo`.
+
+        Never raises or wakes it; Unsupported: it isn't, or isn't surely, asleep in that way.
         """
         ...
 

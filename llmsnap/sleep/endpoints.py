@@ -13,7 +13,7 @@ from typing import Final
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep.calls import Answer, Ask, Calls, Conversation
 from llmsnap.sleep.canary import Canaries, completion, decoded
-from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.recipe import Recipe
 
 _SAYS_ASLEEP: Final = ("is_sleeping", "is_asleep", "sleeping", "asleep")
@@ -83,6 +83,23 @@ class EndpointsDriver:
         else:
             await _compute_something(talk, recipe)
         return Moved(seconds=clock() - began)
+
+    def memo(self, target: Target) -> Memo:
+        """Return nothing: the server itself knows."""
+        return {}
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        """Take charge of a server that says it sleeps; where it can't say so, it is believed."""
+        recipe = self._recipes.get(target.model)
+        if recipe is None:
+            return Unsupported("sleepEndpoints and wakeEndpoints aren't set any more")
+        if recipe.is_asleep:
+            talk = self._calls.to(target, WakeFailed, "wakeRequestTimeout")
+            try:
+                await _until_it_says(talk, recipe.is_asleep, True, recipe.wake_limit_s)
+            except WakeFailed as failure:
+                return Unsupported(str(failure))
+        return Supported(tier="ram", tier_bytes=recipe.tier_bytes)
 
     async def aclose(self) -> None:
         """Close the client; sleeping servers stay as they are."""

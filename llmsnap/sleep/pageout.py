@@ -14,7 +14,7 @@ from typing import Final
 
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed
 from llmsnap.sleep import pageable, pager, proctree
-from llmsnap.sleep.driver import Moved, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, Moved, Supported, Target, Unsupported, Verdict
 from llmsnap.sleep.offload import Deadline, Pace, in_thread, look, words
 from llmsnap.sleep.pageable import Listens, Machine
 from llmsnap.sleep.pager import Memory, NotOut
@@ -119,6 +119,21 @@ class PageOutDriver:
         self._trees[target.model] = replace(tree, memories=(), swapped=0, woken=True)
         return moved
 
+    def memo(self, target: Target) -> Memo:
+        """Return nothing: what is in swap, the kernel knows."""
+        return {}
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        """Take charge of processes that are stopped, with whatever of them is in swap."""
+        try:
+            tree = await look(lambda: _stopped_tree(target))
+        except (OSError, ValueError) as error:
+            return Unsupported(f"its processes can't be looked at: {words(error)}")
+        if tree is None:
+            return Unsupported("not all of its processes are stopped")
+        self._trees[target.model] = tree
+        return Supported(tier="swap", tier_bytes=tree.bytes, can_pause=True)
+
     async def aclose(self) -> None:
         """Nothing is held open; what sleeps goes on sleeping."""
 
@@ -181,3 +196,13 @@ class PageOutDriver:
         proctree.go_on(tree.processes, deadline)
         moved = {"host": tree.bytes, "swap": -tree.swapped}
         return Moved(seconds=time.monotonic() - began, bytes=moved)
+
+
+def _stopped_tree(target: Target) -> _Tree | None:
+    """Return the processes of `target` as they are; None unless each of them is stopped."""
+    processes = proctree.living(target.pid)
+    if not processes or not all(one.stopped for one in processes):
+        return None
+    memories = tuple(pager.in_swap(one.pid for one in processes))
+    swapped = sum(memory.bytes for memory in memories)
+    return _Tree(target.generation, tuple(processes), memories, swapped, woken=False)

@@ -139,6 +139,15 @@ class Server:
         return self.pid is not None
 
     @property
+    def outlives_us(self) -> bool:
+        """No: this is the whole world."""
+        return False
+
+    def leave(self) -> None:
+        """Never needed."""
+        raise AssertionError
+
+    @property
     def upstream(self) -> Upstream:
         """Where nobody listens."""
         return Upstream(self._model, self._generation, "127.0.0.1", 1, "", False, self.pid)

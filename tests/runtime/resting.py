@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from llmsnap.sleep.choose import Choice
-from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, Moved, Supported, Target, Unsupported, Verdict
 
 
 class Step:
@@ -71,6 +71,14 @@ class Driver:
         """Pretend to."""
         return await self._do("wake", target)
 
+    def memo(self, target: Target) -> Memo:
+        """Remember the process."""
+        return {"pid": target.pid}
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        """Say what the test wants."""
+        return self.verdict
+
     async def aclose(self) -> None:
         """Have nothing to let go of."""
 
@@ -96,5 +104,11 @@ class Chooser:
     async def choose(self, target: Target) -> Choice:
         """Probe and choose."""
         verdict = await self.driver.probe(target)
+        refused = isinstance(verdict, Unsupported)
+        return Choice(None if refused else self.driver, (("fake", verdict),))
+
+    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
+        """Have the one driver take charge, if it can."""
+        verdict = await self.driver.take_over(target, memo)
         refused = isinstance(verdict, Unsupported)
         return Choice(None if refused else self.driver, (("fake", verdict),))

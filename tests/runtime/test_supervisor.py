@@ -97,6 +97,7 @@ class FakeRunner:
     upstream: Upstream | None = None
     pid: int | None = None
     alive: bool = False
+    outlives_us: bool = False
     unload_timeout_s: float = 3.0
     rest: RestView = field(default_factory=RestView)
 
@@ -110,6 +111,9 @@ class FakeRunner:
 
     def stop(self, *, now: bool = False) -> None:
         self.orders.append("kill" if now else "stop")
+
+    def leave(self) -> None:
+        self.orders.append("leave")
 
     def fail(self, error: LlmsnapError) -> None:
         self.orders.append(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmsnap.sleep.choose import Mode, choose
-from llmsnap.sleep.driver import Moved, SleepDriver, Supported, Target, Unsupported, Verdict
+from llmsnap.sleep.driver import Memo, Moved, SleepDriver, Supported, Target, Unsupported, Verdict
 from tests.sleep.holder import target
 
 YES = Supported(tier="swap", tier_bytes=5, can_pause=True)
@@ -36,6 +36,12 @@ class Driver:
 
     async def wake(self, target: Target) -> Moved:
         raise AssertionError
+
+    def memo(self, target: Target) -> Memo:
+        raise AssertionError
+
+    async def take_over(self, target: Target, memo: Memo) -> Verdict:
+        return await self.probe(target)
 
     async def aclose(self) -> None: ...
 
