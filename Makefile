@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo check test schema benchmarks clean
+.PHONY: demo check test schema benchmarks bench-docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/llmsnap demo
@@ -23,6 +23,9 @@ schema: $(VENV)/.test
 benchmarks: $(VENV)/.test
 	$(BIN)/python -m tests.benchmarks.overhead
 	$(BIN)/python -m tests.benchmarks.mixed
+
+bench-docs: $(VENV)/.test
+	$(BIN)/python -m tests.benchmarks.bench_docs
 
 clean:
 	rm -rf $(VENV)

@@ -31,27 +31,28 @@ class Programme:
     turns: int
     others: Sequence[str]
     """Servers that are measured beside ours."""
-    is_cold: bool
+    scenes: Sequence[Scene]
 
     def turn(self) -> Iterator[Case]:
         """Yield every case once: server beside server, so that what disturbs one disturbs all."""
         for length in self.lengths:
             for model in self.models:
-                for scene in self.scenes():
+                for scene in self.scenes:
                     for server in self._servers(scene):
                         yield Case(model, length, scene, server)
 
-    def scenes(self) -> list[Scene]:
-        """Return those that can be set with these models and rights."""
-        left_out = set()
-        if not self.is_cold:
-            left_out.add(Scene.COLD)
-        if len(self.models) < 2:
-            left_out.add(Scene.SWAP)
-        return [scene for scene in _ORDER if scene not in left_out]
-
     def _servers(self, scene: Scene) -> list[str]:
         return [OURS, *(self.others if scene in _OF_ANY_SERVER else ())]
+
+
+def swap_scenes(models: Sequence[str], *, is_cold: bool) -> list[Scene]:
+    """Return the scenes of a swap that can be set with these models and rights."""
+    left_out = set()
+    if not is_cold:
+        left_out.add(Scene.COLD)
+    if len(models) < 2:
+        left_out.add(Scene.SWAP)
+    return [scene for scene in _ORDER if scene not in left_out]
 
 
 @dataclass

@@ -49,7 +49,7 @@ def _row(case: Case, samples: Sequence[Sample], cases: dict[Case, list[Sample]])
         str(len(well)),
         seconds(Spread.of(one.first_s for one in well)),
         seconds(Spread.of(one.ready_s for one in well)),
-        seconds(Spread.of(one.prefill_s for one in well)),
+        _prefill(well),
         _cached(well),
         _plain(Spread.of(one.tokens_per_s for one in well)),
         _moved(well),
@@ -66,6 +66,19 @@ def seconds(spread: Spread | None) -> str:
 
 def _plain(spread: Spread | None) -> str:
     return "" if spread is None else f"{spread.median:.1f}"
+
+
+def _prefill(samples: Sequence[Sample]) -> str:
+    """Return what the engine took for what wasn't cached, and how fast it read that."""
+    rate = Spread.of(
+        (one.prompt - one.cached) / one.prefill_s
+        for one in samples
+        if one.prompt and one.cached is not None and one.prefill_s
+    )
+    took = Spread.of(one.prefill_s for one in samples)
+    if took is None:
+        return ""
+    return f"{took.median:.3g} s" + (f", {rate.median:.0f} tokens/s" if rate else "")
 
 
 def _cached(samples: Sequence[Sample]) -> str:

@@ -14,7 +14,7 @@ TIME_IS_UP: Final = "the time was up"
 INTERRUPTED: Final = "interrupted"
 _MOST_FAULTS: Final = 2
 """So many faults of one case, and it is left out."""
-_OF_ALL: Final = frozenset({Scene.CACHED, Scene.SWAP, Scene.AWAKE})
+_OF_ALL: Final = frozenset({Scene.CACHED, Scene.NEW, Scene.SWAP, Scene.AWAKE})
 """Where the model can't be asked in these at first, it can't be in any."""
 
 
@@ -97,6 +97,7 @@ class Run:
     def _hopeless(self, case: Case, fault: str, *, is_first: bool) -> Callable[[Case], bool] | None:
         """Say what went wrong; return which cases are left out for it."""
         self._faults[case] = self._faults.get(case, 0) + 1
+        fault = " | ".join(fault.splitlines())
         where = f"{case.model} with {case.length} tokens, {case.scene}, {case.server}"
         if is_first and case.scene in _OF_ALL:
             self._report.left_out.append(f"{where}, and all other states: {fault}")

@@ -25,6 +25,8 @@ class Scene(StrEnum):
     ASLEEP = "asleep"
     SWAP = "swap"
     """Another model was asked before, whatever the server did to this one for that."""
+    NEW = "new text"
+    """It is up, and the conversation is new."""
     AWAKE = "awake"
 
 

@@ -53,6 +53,9 @@ class Stage:
             self._talks.disturb(next(other for other in self._models if other != model))
             return _Ready(talk, self._state(model))
         proxy = self._proxy()
+        if case.scene is Scene.NEW:
+            proxy.load(model)
+            return _Ready(self._talks.begin(model, length))
         if case.scene is Scene.ASLEEP:
             talk = self._talks.resume(model, length)
             return _Ready(talk, proxy.sleep(model))

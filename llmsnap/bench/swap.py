@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from llmsnap.bench import disks
 from llmsnap.bench.agreement import Agreement, agreement, with_proxys_word
-from llmsnap.bench.programme import Programme
+from llmsnap.bench.programme import Programme, swap_scenes
 from llmsnap.bench.report import Report, this_machine
 from llmsnap.bench.run import Progress, Run
-from llmsnap.bench.samples import OURS, Sample
+from llmsnap.bench.samples import OURS, Sample, Scene
 from llmsnap.bench.servers import Proxy, Server
 from llmsnap.bench.stage import Stage
 from llmsnap.bench.talks import Talks
@@ -46,8 +46,12 @@ class SwapBench:
         proxy: Proxy,
         others: Sequence[Server],
         now: Callable[[], datetime],
+        *,
+        kind: str = "swap",
+        scenes: Sequence[Scene] = (),
     ) -> None:
-        """Raises LlmsnapError where it can't be done."""
+        """Without `scenes`, those of a swap. Raises LlmsnapError where it can't be done."""
+        self._scenes = scenes
         self._wishes = wishes
         self._proxy = proxy
         self._others = others
@@ -58,7 +62,7 @@ class SwapBench:
         for server in others:
             _know_all(server, self._models)
         self.report = Report(
-            kind="swap",
+            kind=kind,
             made_at=now().isoformat(timespec="seconds"),
             machine=this_machine(proxy.client.json("GET", "/api/devices")),
             settings=_settings(wishes, self._models, others),
@@ -73,7 +77,7 @@ class SwapBench:
             lengths=wishes.lengths,
             turns=wishes.turns,
             others=names,
-            is_cold=wishes.is_cold,
+            scenes=self._scenes or swap_scenes(self._models, is_cold=wishes.is_cold),
         )
         stages = {
             server.name: Stage(

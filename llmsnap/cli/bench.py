@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-_MODULES: Final = {"swap": "bench_swap", "compare": "bench_compare"}
+_MODULES: Final = {"swap": "bench_swap", "kv": "bench_kv", "compare": "bench_compare"}
 
 
 class Benches(click.Group):

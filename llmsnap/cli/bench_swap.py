@@ -23,7 +23,10 @@ from llmsnap.client.proxy import Client
 _LENGTHS: Final = "512,4096,16384"
 
 
-def _lengths(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+def read_lengths(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    """Return the numbers in an option; none for an empty text. Raises BadParameter."""
+    if not text:
+        return []
     try:
         lengths = [int(part) for part in text.split(",")]
     except ValueError:
@@ -46,7 +49,9 @@ def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[
 @click.command()
 @click.argument("models", nargs=-1)
 @click.option("--config", type=FILE, help="Start a proxy for the run, with this configuration.")
-@click.option("--lengths", default=_LENGTHS, show_default=True, callback=_lengths, help="Tokens.")
+@click.option(
+    "--lengths", default=_LENGTHS, show_default=True, callback=read_lengths, help="Tokens."
+)
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
 @click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
 @click.option("--tokens", default=16, show_default=True, help="Of each answer.")

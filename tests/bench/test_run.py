@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from llmsnap.bench.programme import Programme
+from llmsnap.bench.programme import Programme, swap_scenes
 from llmsnap.bench.run import INTERRUPTED, TIME_IS_UP, Progress, Run
 from llmsnap.bench.samples import OURS, Case, Sample, Scene
 from tests.bench.samples import report, sample
@@ -40,7 +40,11 @@ class World:
         self.report = report()
         self.shown: list[Progress] = []
         self.programme = Programme(
-            models=["a", "b"], lengths=[100], turns=turns, others=["other"], is_cold=True
+            models=["a", "b"],
+            lengths=[100],
+            turns=turns,
+            others=["other"],
+            scenes=swap_scenes(["a", "b"], is_cold=True),
         )
         self.run = Run(
             self.programme,

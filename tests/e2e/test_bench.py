@@ -163,3 +163,22 @@ async def test_an_interrupted_run_is_reported(
     report = json.loads(result.read_text())
     assert report["ended"] == "interrupted"
     assert report["samples"]
+
+
+async def test_settings_of_the_cache_are_compared(tmp_path: Path) -> None:
+    """In copies of a model; the command to take comes with a reason."""
+    (tmp_path / "config.yaml").write_text(config())
+    result = tmp_path / "r.json"
+    places = ("--config", str(tmp_path / "config.yaml"), "--json", str(result))
+    settings = ("--types", "f16,f32", "--flash", "on")
+    code, out, err = await bench("kv", "--model", "a", *SHORT, *settings, *places)
+
+    assert code in (0, 3), err  # where there is no swap, they don't sleep
+    report = json.loads(result.read_text())
+    models = {one["model"] for one in report["samples"] if one["scene"] == "new text"}
+    assert models == {"kv-f16-fa-on", "kv-f32-fa-on"}
+    sizes = report["settings"]["kv_bytes"]
+    assert sizes["kv-f32-fa-on"] == 2 * sizes["kv-f16-fa-on"]
+    assert "advice: take " in out
+    code, _, err = await bench("kv", "--model", "broken", *places)
+    assert (code, "isn't run by a llama-server" in err) == (1, True), err

@@ -1,0 +1,114 @@
+"""`llmsnap bench kv`: what the settings of a llama-server's cache cost and buy."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from llmsnap.bench import kv as copies
+from llmsnap.bench.own import own_proxy
+from llmsnap.bench.report import Report
+from llmsnap.bench.swap import SwapBench, Wishes
+from llmsnap.bench.variants import Variant, variants
+from llmsnap.cli.bench_output import Screen, finish, writes_reports
+from llmsnap.cli.bench_swap import read_lengths
+from llmsnap.cli.places import find_config
+from llmsnap.cli.serve import FILE
+from llmsnap.config.loader import Loaded, load
+from llmsnap.config.schema import ModelConfig
+
+
+@click.command()
+@click.option("--model", required=True, help="The model whose command is varied.")
+@click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
+@click.option("--types", default="f16,q8_0,q4_0", show_default=True, help="Of keys and values.")
+@click.option("--flash", default="on,off", show_default=True, help="Flash attention.")
+@click.option(
+    "--contexts",
+    default="",
+    callback=read_lengths,
+    help="Values of -c. Default: as the command has it.",
+)
+@click.option(
+    "--parallel",
+    default="",
+    callback=read_lengths,
+    help="Values of -np. Default: as the command has it.",
+)
+@click.option(
+    "--lengths", default="512,4096", show_default=True, callback=read_lengths, help="Tokens."
+)
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
+@click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
+@click.option("--tokens", default=32, show_default=True, help="Of each answer.")
+@writes_reports
+def kv(
+    model: str,
+    config: Path | None,
+    types: str,
+    flash: str,
+    contexts: list[int],
+    parallel: list[int],
+    lengths: list[int],
+    turns: int,
+    limit_s: float,
+    tokens: int,
+    **files: Path | None,
+) -> None:
+    """Run copies of a model with other types of cache, flash attention, contexts and slots.
+
+    One at a time, by a proxy of their own, within the memory of the configuration. The running
+    proxy's models keep theirs: unload them first.
+    """
+    loaded = load(find_config(config))
+    original, argv = copies.command_of(loaded, model)
+    chosen = list(
+        variants(
+            argv,
+            types=types.split(","),
+            flash=flash.split(","),
+            contexts=contexts,
+            parallels=parallel,
+        )
+    )
+    report = _measured(loaded, original, chosen, _wishes(chosen, lengths, turns, limit_s, tokens))
+    copies.sum_up(report, loaded, original, chosen, lengths)
+    finish(report, {name.removesuffix("_file"): path for name, path in files.items()})
+
+
+def _wishes(
+    chosen: Sequence[Variant], lengths: list[int], turns: int, limit_s: float, tokens: int
+) -> Wishes:
+    return Wishes(
+        models=[one.name for one in chosen],
+        lengths=lengths,
+        turns=turns,
+        answer_tokens=tokens,
+        limit_s=limit_s,
+        seed="llmsnap",
+        is_cold=False,
+        force=False,
+    )
+
+
+def _measured(
+    loaded: Loaded, original: ModelConfig, chosen: Sequence[Variant], wishes: Wishes
+) -> Report:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is reported then, too
+    with tempfile.TemporaryDirectory(prefix="llmsnap-bench-") as folder:
+        path = Path(folder) / "config.yaml"
+        path.write_text(copies.configuration(loaded, original, chosen))
+        with own_proxy(path) as proxy:
+            bench = SwapBench(wishes, proxy, [], _now, kind="kv", scenes=copies.SCENES)
+            with Screen(bench.report) as screen:
+                bench.run(screen.show)
+    return bench.report
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
