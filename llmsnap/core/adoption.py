@@ -17,6 +17,7 @@ def adopt(board: Board, event: Adopted) -> None:
 
     Awake ones come first, and of those the pinned ones.
     """
+    crowded = []
     known = [found for found in event.found if found.model in board.slots]
     for found in sorted(known, key=lambda found: _rank(board.slots[found.model], found)):
         slot = board.slots[found.model]
@@ -26,26 +27,34 @@ def adopt(board: Board, event: Adopted) -> None:
         slot.used_at = board.now
         if found.tier:
             _find_asleep(board, slot, found)
-        else:
-            _find_awake(board, slot)
+        elif not _find_awake(board, slot):
+            crowded.append(slot)
+    for slot in crowded:
+        _end(board, slot)
 
 
 def _rank(slot: Slot, found: Found) -> tuple[bool, bool]:
     return bool(found.tier), not slot.spec.pinned
 
 
-def _find_awake(board: Board, slot: Slot) -> None:
+def _find_awake(board: Board, slot: Slot) -> bool:
+    """Put `slot` down as ready, if it fits beside those that are; say whether it did."""
     share = board.ledger.share_of(slot)
-    may_stay = slot.servable and may_load_now(board, slot, share)
+    if not (slot.servable and may_load_now(board, slot, share)):
+        return False
     slot.move(Trigger.ADOPTED)
     slot.share, slot.booked = share, share.bytes
     slot.ready_at = board.now
     slot.ability_due = slot.spec.ability_follows
-    if not may_stay:
-        # Nobody relied on what it holds, but it is there until its process is gone.
-        slot.booked = {}
-        _tolerate(board, slot)
-        board.stop(slot, Cause(Why.CROWDED))
+    return True
+
+
+def _end(board: Board, slot: Slot) -> None:
+    """Stop `slot`; nobody relied on what it holds, but it is there until its process is gone."""
+    slot.move(Trigger.ADOPTED)
+    slot.share, slot.booked = board.ledger.share_of(slot), {}
+    _tolerate(board, slot)
+    board.stop(slot, Cause(Why.CROWDED))
 
 
 def _tolerate(board: Board, crowded: Slot) -> None:
