@@ -47,7 +47,7 @@ async def test_it_never_grows_large(tmp_path: Path) -> None:
     lines = [b"%d" % number * 500 + b"\n" for number in range(10)]
     for line in lines:
         os.write(file.write_end, line)
-        await eventually(lambda last=line: got.endswith(last))  # type: ignore[misc]
+        await eventually(lambda last=line: got.endswith(last))
         await eventually(lambda: path.stat().st_size < 1000)
     file.close()
     again = bytearray()
