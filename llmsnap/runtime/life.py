@@ -133,6 +133,8 @@ class Life:
         try:
             child = await self._child(output)
             try:
+                if self._heirloom is None:
+                    self._introduce(child)
                 error, code = await self._serve(child)
             finally:
                 await self._end(child)
@@ -193,14 +195,12 @@ class Life:
         return LogPipe(self._log.write)
 
     async def _child(self, output: Output) -> Child:
-        """Return the running process, and make it known."""
+        """Return the running process."""
         if self._heirloom is not None:
             output.close_write_end()
             return self._heirloom.child
         await self._claim_port()
-        child = await self._launch(output)
-        self._introduce(child)
-        return child
+        return await self._launch(output)
 
     async def _claim_port(self) -> None:
         endpoint = self.plan.endpoint
