@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from statistics import median
+from typing import Final
 
 from llmsnap.bench.documents import facts
 from llmsnap.bench.plots import Point, lines, stacks
@@ -16,6 +18,7 @@ _STYLE = (
     "table{border-collapse:collapse;font-size:13px}"
     "td,th{padding:3px 8px;border-bottom:1px solid #ddd;text-align:left}"
 )
+_REST: Final = "head to first text"
 _STOPPED = (Scene.CACHED, Scene.COLD)
 
 
@@ -62,13 +65,18 @@ def _curves(cases: dict[Case, list[Sample]]) -> dict[str, list[Point]]:
 
 
 def _phases(cases: dict[Case, list[Sample]]) -> dict[str, dict[str, float]]:
-    """Return the medians of each phase, which ours alone tells."""
+    """Return the medians of each phase, which ours alone tells, and of the rest to the first text.
+
+    llama-server sends the head of a stream, with which the phases end, before it has read a prompt.
+    """
     rows = {}
     for case, samples in sorted(cases.items()):
-        names = dict.fromkeys(name for one in samples for name in one.phases_s)
-        if names:
-            middles = {n: Spread.of(one.phases_s.get(n, 0.0) for one in samples) for n in names}
-            rows[f"{case.length}, {case.scene}"] = {n: m.median for n, m in middles.items() if m}
+        if names := dict.fromkeys(name for one in samples for name in one.phases_s):
+            parts = [{n: one.phases_s.get(n, 0.0) for n in names} for one in samples]
+            for part, one in zip(parts, samples, strict=True):
+                part[_REST] = max(0.0, (one.first_s or 0.0) - sum(part.values()))
+            label = f"{case.length}, {case.scene}"
+            rows[label] = {n: median(part[n] for part in parts) for n in (*names, _REST)}
     return rows
 
 

@@ -42,7 +42,7 @@ def lines(series: Mapping[str, Sequence[Point]], x_label: str, y_label: str) -> 
     marks = sorted({point.x for point in points})
     low, high = log2(marks[0]), log2(marks[-1])
     top = max(point.most for point in points) * 1.05 or 1.0
-    legend_at = _TOP + _PLOT_HEIGHT + 46
+    legend_at = _TOP + _PLOT_HEIGHT + 56
 
     def across(x: float) -> float:
         share = (log2(x) - low) / (high - low) if high > low else 0.5

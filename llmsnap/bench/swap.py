@@ -13,7 +13,7 @@ from llmsnap.bench.agreement import Agreement, agreement, with_proxys_word
 from llmsnap.bench.programme import Programme, swap_scenes
 from llmsnap.bench.report import Report, this_machine
 from llmsnap.bench.run import Progress, Run
-from llmsnap.bench.samples import OURS, Sample, Scene
+from llmsnap.bench.samples import OURS, Sample, Scene, good
 from llmsnap.bench.servers import Proxy, Server
 from llmsnap.bench.stage import Stage
 from llmsnap.bench.talks import Talks
@@ -93,6 +93,7 @@ class SwapBench:
             limit_s=wishes.limit_s,
             show=show,
         ).measure()
+        self.report.notes += silent_servers(self.report.samples)
         return self._compare_with_proxy()
 
     def _compare_with_proxy(self) -> Agreement | None:
@@ -137,6 +138,16 @@ def chosen(proxy: Proxy, wanted: Sequence[str], *, force: bool) -> list[str]:
             f"{', '.join(busy)} is at work for somebody; wait, or --force it from them"
         )
     return ids
+
+
+def silent_servers(samples: Sequence[Sample]) -> list[str]:
+    """Return a note on each server that says nothing of its tokens."""
+    well = good(samples)
+    return [
+        f"{server} tells neither timings nor usage: what it cached, and how fast it is, isn't known"
+        for server in dict.fromkeys(one.server for one in well)
+        if all(one.prompt is None for one in well if one.server == server)
+    ]
 
 
 def _know_all(server: Server, models: Sequence[str]) -> None:

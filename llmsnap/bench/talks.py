@@ -21,6 +21,8 @@ class Talk:
 
     text: str
     prose: Prose
+    turns: int = 0
+    """So often the model has gone on with it."""
 
     def next_prompt(self) -> str:
         """Return all that was said, and something more."""
@@ -30,6 +32,7 @@ class Talk:
     def heard(self, answer: Answer) -> None:
         """Take the answer into the text."""
         self.text += answer.text
+        self.turns += 1
 
 
 @dataclass
@@ -55,11 +58,13 @@ class Talks:
         return talk
 
     def resume(self, model: str, length: int) -> Talk:
-        """Return the text that was begun last, and see to it that the model has it in its cache."""
+        """Return a text that the model has gone on with once, and has in its cache.
+
+        Always once: so what is asked next is as long with every server and in every state.
+        """
         talk = self._open.get((model, length))
-        if talk is None:
+        if talk is None or talk.turns != 1 or self._last.get(model) is not talk:
             talk = self.begin(model, length)
-        if self._last.get(model) is not talk:
             self.ask(model, talk)
         return talk
 

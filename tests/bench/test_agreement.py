@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from llmsnap.bench.agreement import agreement, with_proxys_word
+from llmsnap.bench.swap import silent_servers
 from tests.bench.samples import sample
 
 
@@ -48,3 +49,11 @@ def test_five_milliseconds_and_five_percent_are_allowed(
 def test_nothing_is_said_of_nothing() -> None:
     """Where the proxy keeps no rows, say."""
     assert agreement([sample()]) is None
+
+
+def test_a_server_that_says_nothing_of_its_tokens_is_named() -> None:
+    """Once; one that does isn't."""
+    samples = [sample(server="mute"), sample(server="mute"), sample(prompt=5)]
+
+    (note,) = silent_servers(samples)
+    assert note.startswith("mute tells neither timings nor usage")
