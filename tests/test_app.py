@@ -267,7 +267,7 @@ async def test_readers_of_logs_dont_hold_up_the_end(
         text = await answer.content.read()
 
     assert b"SIGTERM: shutting down" in text
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await running.ended == 0
 
 

@@ -64,7 +64,7 @@ async def test_the_same_process_ends_by_the_new_plan(rig: Rig) -> None:
     runner.adopt(replace(a, stop_signal=signal.SIGINT, grace_s=9.0), None)
     assert runner.unload_timeout_s == 9.0
     runner.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await rig.reported(Trigger.EXITED)
 
 

@@ -118,7 +118,7 @@ def test_a_buffer_keeps_the_end() -> None:
 
 async def next_of(subscription: Subscription) -> bytes:
     """The next chunk, soon."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await anext(subscription)
 
 

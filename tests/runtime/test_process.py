@@ -116,7 +116,7 @@ async def test_a_stop_signal_of_ones_own() -> None:
     code = (
         "import os, signal; signal.signal(2, lambda *_: os._exit(5)); print('pid', 1, flush=True)"
     )
-    async with started(*python(f"{code}; signal.pause()")) as it, asyncio.timeout(5):
+    async with started(*python(f"{code}; signal.pause()")) as it, asyncio.timeout(30):
         await eventually(lambda: bool(it.pids()))
         await end(it.child, Farewell(grace_s=60, signum=signal.SIGINT))
         assert it.child.exit_code == 5
@@ -131,7 +131,7 @@ async def test_what_ignores_the_signal_is_killed_after_the_grace(
     """SIGKILL follows, and the log says so."""
     async with started(*python(f"{IGNORES_TERM}; time.sleep(60)")) as it:
         await eventually(lambda: bool(it.pids()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await end(it.child, Farewell(grace_s=0.1))
         assert it.child.exit_code == -signal.SIGKILL
         assert f"pid {it.child.pid} is still there after 0.1 s" in caplog.text
@@ -154,7 +154,7 @@ async def test_kill_false_is_never_killed(tmp_path: Path, caplog: pytest.LogCapt
         assert lives(it.child.pid)
         ending = asyncio.ensure_future(end(it.child, how))
         await asyncio.to_thread(gate.write_bytes, b"x")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await ending
         assert it.child.exit_code == 0
 
@@ -166,7 +166,7 @@ async def test_a_cancelled_end_skips_the_grace_and_still_reaps() -> None:
         ending = asyncio.ensure_future(end(it.child, Farewell(grace_s=60)))
         await asyncio.sleep(0)
         ending.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with pytest.raises(asyncio.CancelledError):
                 await ending
         assert it.child.exit_code == -signal.SIGKILL
@@ -230,7 +230,7 @@ async def test_a_stop_command_runs_instead_of_the_signal() -> None:
     async with started(*python(f"{IGNORES_TERM}; time.sleep(60)"), WORD="flag") as it:
         await eventually(lambda: bool(it.pids()))
         how = Farewell(grace_s=60, stop_argv=shell(script), output=printed.extend)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await end(it.child, how)
         assert it.child.exit_code in (-signal.SIGINT, 1)
         assert printed == b"stop %d flag\n" % it.child.pid
@@ -246,7 +246,7 @@ async def test_a_stop_command_that_fails_is_told_and_the_signal_follows(
 ) -> None:
     """The process doesn't have to wait for SIGKILL because of it."""
     argv = shell(script) if script else ("/no/such/stopper",)
-    async with started("sleep", "60") as it, asyncio.timeout(5):
+    async with started("sleep", "60") as it, asyncio.timeout(30):
         await end(it.child, Farewell(grace_s=60, stop_argv=argv))
         assert it.child.exit_code == -signal.SIGTERM
     assert said in caplog.text
@@ -256,7 +256,7 @@ async def test_a_stop_command_that_fails_is_told_and_the_signal_follows(
 async def test_a_stop_command_that_hangs_cannot_hold_up_the_end() -> None:
     """The grace bounds it, and it is ended with its own children."""
     printed = bytearray()
-    async with started("sleep", "60") as it, asyncio.timeout(5):
+    async with started("sleep", "60") as it, asyncio.timeout(30):
         script = "sleep 61 & echo pid $!; wait"
         how = Farewell(grace_s=0.5, stop_argv=shell(script), output=printed.extend)
         await end(it.child, how)
@@ -266,7 +266,7 @@ async def test_a_stop_command_that_hangs_cannot_hold_up_the_end() -> None:
 
 async def test_a_stop_command_that_outlives_its_process_is_ended() -> None:
     """Once the process is gone it has a moment to tidy up, not the rest of the grace."""
-    async with started("sleep", "60") as it, asyncio.timeout(5):
+    async with started("sleep", "60") as it, asyncio.timeout(30):
         how = Farewell(grace_s=60, stop_argv=shell("kill ${PID}; exec sleep 61"))
         await end(it.child, how)
         assert it.child.exit_code == -signal.SIGTERM

@@ -87,7 +87,7 @@ async def test_a_request_that_reaches_it_asleep_crashes_it(standin: Standin) -> 
     await standin.calls("lock", "checkpoint")
     with pytest.raises((OSError, urllib.error.URLError)):
         await standin.complete("a")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await standin.process.wait() == -signal.SIGSEGV
 
 
@@ -102,12 +102,12 @@ async def test_sigterm_crashes_it_asleep(standin: Standin) -> None:
     """It frees its model first; that is why asleep servers are killed."""
     await standin.calls("lock", "checkpoint")
     os.kill(standin.process.pid, signal.SIGTERM)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await standin.process.wait() == -signal.SIGSEGV
 
 
 async def test_sigterm_ends_it_awake(standin: Standin) -> None:
     """With exit code 0."""
     os.kill(standin.process.pid, signal.SIGTERM)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await standin.process.wait() == 0

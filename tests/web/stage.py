@@ -134,5 +134,5 @@ async def staged(
 
 async def read_until(answer: aiohttp.ClientResponse, end: bytes) -> bytes:
     """Read an answer up to `end`."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await answer.content.readuntil(end)

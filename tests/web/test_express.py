@@ -59,7 +59,7 @@ async def sent_in(stage: Stage, *pieces: bytes) -> bytes:
     """All that a client hears who sends those pieces, one after the other."""
     reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             for piece in pieces:
                 writer.write(piece)
                 await asyncio.sleep(0.01)

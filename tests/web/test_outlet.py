@@ -31,7 +31,7 @@ async def said(handler: Handler, sent: bytes = CLOSING) -> bytes:
         host, port = runner.addresses[0][:2]
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(sent)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             answer = await reader.read()
         writer.close()
         return answer

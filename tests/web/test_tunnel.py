@@ -37,7 +37,7 @@ async def switched(
     head = f"GET /upstream/a/ws?x=1 HTTP/1.1\r\nHost: localhost\r\nUpgrade: {protocol}\r\n"
     writer.write(f"{head}Connection: keep-alive, Upgrade\r\n\r\n".encode() + tail)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             yield await reader.readuntil(b"\r\n\r\n"), reader, writer
     finally:
         writer.transport.abort()
