@@ -78,11 +78,11 @@ def test_every_configuration_loads(page: Path) -> None:
 @EVERY_PAGE
 def test_commands_exist(page: Path) -> None:
     """`llmsnap WORD` and `make WORD`."""
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
     for word in re.findall(r"^(?:\.venv/bin/)?llmsnap ([a-z]+)", code(page), re.MULTILINE):
         assert word in commands.list_commands(commands.make_context("llmsnap", ["ps"])), word
-    assert set(re.findall(r"^make ([a-z]+)", code(page), re.MULTILINE)) <= targets
+    assert set(re.findall(r"^make ([a-z-]+)", code(page), re.MULTILINE)) <= targets
 
 
 @EVERY_PAGE
