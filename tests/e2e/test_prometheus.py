@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ONE_AT_A_TIME, Configure
+from tests.e2e.test_sessions import LONG, Talk, say
 from tests.e2e.test_sleep import IMPATIENT, TO_MAKE_ROOM, known, streamed
 from tests.helpers.llama import server_environment
 from tests.helpers.prometheus import Prometheus, running_prometheus
@@ -46,16 +47,18 @@ async def proxy(configure: Configure, world: World, tmp_path: Path) -> AsyncIter
         yield running
 
 
-async def live(proxy: ProxyProcess) -> None:
-    """All that can happen: wakes, starts, sleeps, pauses, answers out of the cache, errors."""
+async def live(proxy: ProxyProcess, turn: int) -> None:
+    """All that can happen: wakes, starts, sleeps, pauses, conversations that come back, errors."""
     reading = asyncio.ensure_future(read(proxy))
     await proxy.becomes("a", "ready")
     await proxy.chat("b")  # in the middle of a's answer
     await reading
     await proxy.chat("a", "tell me more")
     await proxy.chat("a", "tell me more")
+    talk: Talk = []
+    await say(proxy, talk, f"{turn}: {LONG}", "b")
     await proxy.post("/api/models/unload/b")
-    await proxy.chat("b")
+    await say(proxy, talk, "go on", "b")
     status, _ = await proxy.post("/v1/chat/completions", {"model": "b", "messages": "none"})
     assert status >= 400
 
@@ -81,8 +84,8 @@ async def test_every_panel_has_data(proxy: ProxyProcess, tmp_path: Path) -> None
     """Each expression of each dashboard parses and returns numbers; each rule is evaluated."""
     target = proxy.url.removeprefix("http://")
     async with running_prometheus(target, tmp_path, rules=RULES, key=KEY) as prometheus:
-        for _ in range(ROUNDS):
-            await live(proxy)
+        for turn in range(ROUNDS):
+            await live(proxy, turn)
             if not (missing := await without_data(prometheus)):
                 break
         assert not missing
