@@ -14,7 +14,7 @@ import pytest
 
 from llmsnap.sessions import files
 from tests.e2e.conftest import ONE_AT_A_TIME, Configure
-from tests.e2e.test_sessions import LONG, SAVED, Talk, say
+from tests.e2e.test_sessions import LONG, SAVED, Talk, logged, say
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
 pytestmark = pytest.mark.e2e
@@ -76,6 +76,7 @@ async def test_a_file_that_was_damaged_is_not_restored(
                 path.unlink()
         found = await say(proxy, talk, "go on")
         assert found["cache_n"] == 0
+        await logged(proxy, "a saved conversation is lost: ")
         assert proxy.log.count("a saved conversation is lost: ") == 1
         assert path not in kept(proxy)
 
@@ -95,7 +96,7 @@ async def test_a_file_of_another_model_renamed_into_place_is_not_restored(
         other.rename(mine)
         found = await say(proxy, talk, "go on")
         assert found["cache_n"] == 0
-        assert "a saved conversation is lost: its content is another" in proxy.log
+        await logged(proxy, "a saved conversation is lost: its content is another")
 
 
 async def test_another_file_under_the_models_name_is_found_out(
@@ -114,7 +115,7 @@ async def test_another_file_under_the_models_name_is_found_out(
         model.unlink()
         model.write_bytes(Path(second).read_bytes())
         assert (await say(proxy, talk, "go on"))["cache_n"] == 0
-        assert "a saved conversation doesn't fit: --model was" in proxy.log
+        await logged(proxy, "a saved conversation doesn't fit: --model was")
 
 
 async def test_other_options_are_found_out_before_the_engine_is_asked(
@@ -129,6 +130,7 @@ async def test_other_options_are_found_out_before_the_engine_is_asked(
         for text in ("go on", "and on"):
             await say(proxy, talk, text)
         told = "doesn't fit: --rope-freq-scale was not there and is 1.0"
+        await logged(proxy, told)
         assert proxy.log.count(told) == 1
         assert "restore failed" not in proxy.log
 
@@ -146,7 +148,7 @@ async def test_a_file_that_the_engine_refuses_ends_its_process_before_anything_i
         assert found["cache_n"] == 0
         model = (await proxy.models())["a"]
         assert (model["state"], model["generation"]) == ("ready", 2)
-        assert "a restore failed" in proxy.log
+        await logged(proxy, "a restore failed")
         assert path not in kept(proxy)
         await say(proxy, talk, "and on")
         assert (await proxy.models())["a"]["generation"] == 2
@@ -180,6 +182,7 @@ async def test_a_folder_that_cant_be_used_changes_nothing_else(
     head = f"{ONE_AT_A_TIME}\nsessions: {{dir: {file}}}"
     async with running_proxy(configure(head, names="a"), tmp_path) as proxy:
         await proxy.chat("a")
+        await logged(proxy, "conversations aren't saved")
         assert proxy.log.count("conversations aren't saved") == 1
         _, running = await proxy.get("/running")
         assert "--slot-save-path" not in running["running"][0]["cmd"]
@@ -196,7 +199,7 @@ async def test_a_full_disk_loses_nothing_that_was_good(
         (tiny_disk / "filler").write_bytes(bytes(files.room(tiny_disk).free))
         await say(proxy, [], "other words " * 150)
         await proxy.post("/api/models/unload")
-        assert "a conversation isn't saved: " in proxy.log
+        await logged(proxy, "a conversation isn't saved: ")
         assert [*(tiny_disk / "sessions").glob("*.kv")] == [path]
         assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
 
@@ -234,4 +237,4 @@ async def test_half_an_answer_isnt_saved_as_a_whole_one(
         await proxy.post("/api/models/unload")
         assert kept(proxy) == before
         assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
-        assert SAVED in proxy.log
+        await logged(proxy, SAVED)

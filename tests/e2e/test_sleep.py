@@ -137,10 +137,10 @@ async def test_an_answer_that_was_paused_goes_on_to_the_last_byte(
         paused = (await proxy.models())["a"]
         assert not reading.done()
         await reading
+        await eventually(lambda: "model a: ready -> sleeping" in proxy.log)
 
     assert paused["state"] in ("asleep", "waking", "ready")
     assert paused["in_flight"] == 1
-    assert "model a: ready -> sleeping" in proxy.log
     assert "".join(pieces) == expected
 
 
