@@ -75,11 +75,8 @@ async def test_its_conversation_is_in_gpu_memory_and_survives(standin: Standin) 
     """After a whole cycle the next prompt is found in the cache."""
     assert (await standin.complete("a b c"))["timings"]["cache_n"] == 0
     assert await standin.calls("lock", "checkpoint", "restore", "unlock") == [0, 0, 0, 0]
-    assert (await standin.complete("a b c d"))["timings"] == {
-        "cache_n": 5,
-        "prompt_n": 2,
-        "predicted_n": 1,
-    }
+    timings = (await standin.complete("a b c d"))["timings"]
+    assert (timings["cache_n"], timings["prompt_n"], timings["predicted_n"]) == (5, 2, 1)
 
 
 async def test_a_request_that_reaches_it_asleep_crashes_it(standin: Standin) -> None:
