@@ -35,7 +35,9 @@ _KEEP: Final = (
     "INSERT INTO footprints VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
     "model = excluded.model, bytes = excluded.bytes, why = excluded.why, learned = excluded.learned"
 )
-_FIND: Final = "SELECT bytes, why FROM footprints WHERE identity = ?"
+_FIND: Final = (
+    "SELECT bytes, why FROM footprints WHERE identity = ? AND learned >= datetime('now', '-1 year')"
+)
 _TOUCH: Final = "UPDATE footprints SET learned = datetime('now') WHERE identity = ?"
 _PRUNE: Final = "DELETE FROM footprints WHERE learned < datetime('now', '-1 year')"
 """Of models that nobody has configured for so long."""

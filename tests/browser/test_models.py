@@ -14,6 +14,7 @@ from tests.e2e.conftest import Configure
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.llama import server_environment
 from tests.helpers.proxy_process import running_proxy
+from tests.helpers.waiting import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 
@@ -132,10 +133,14 @@ async def test_profiles_are_switched(opened: Open, tmp_path: Path) -> None:
     profiles = "profiles:\n  work: {pins: {chat: a}}\n  home: {pins: {chat: b}}"
     fake = FakeModels(tmp_path, head=profiles).add("a").add("b")
     async with running_proxy(fake.yaml, tmp_path) as proxy, opened(proxy) as window:
+
+        async def is_active() -> bool:
+            _, answer = await proxy.get("/api/profiles")
+            return bool(answer["active"] == "work")
+
         choice = window.page.get_by_label("Profile")
         await choice.select_option("work")
-        _, answer = await proxy.get("/api/profiles")
-        assert answer["active"] == "work"
+        await eventually(is_active)
         await proxy.session.put("/api/profiles/active", json={"name": "home"})
         await expect(choice).to_have_value("home")
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from llmsnap.core.messages import Event
+from llmsnap.core.messages import Adopted, Event
 from tests.core.world import World, build, script
 
 SEEDS = 220
@@ -35,8 +35,10 @@ ACCIDENTS = (
     "rejected ShuttingDown",
     "rejected StartFailed",
     "rejected WaitedTooLong",
-    *(event.__name__ for event in get_args(Event)),
+    *(event.__name__ for event in get_args(Event) if event is not Adopted),
 )
+"""What must have happened often. What an earlier proxy left comes once, before all else: see
+`test_adoption`."""
 TALLIES: dict[int, Counter[str]] = {}
 
 
