@@ -1,6 +1,6 @@
 """Whether restores are worth anything: only the next answer tells.
 
-On sliding-window and hybrid models the server says "restored" and reads everything again.
+On sliding-window and hybrid models the server may say "restored" and read everything again.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Proofs:
         )
         catalogue.judge(who.key, Verdict("useless", strikes, reason, self._now()))
         logger.warning(
-            "model %s: %s; its conversations aren't saved any more. A sliding-window model needs "
-            "--swa-full in its command, and hybrid ones can't be restored",
+            "model %s: %s; its conversations aren't saved for a week. A sliding-window model may "
+            "need --swa-full in its command; for hybrid ones no way is known",
             *(self._model, reason),
         )
         return reason
