@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final
 
-_LAYERS: Final = frozenset({"-ngl", "--gpu-layers", "--n-gpu-layers"})
-_CONTEXT: Final = frozenset({"-c", "--ctx-size"})
-_FIT: Final = frozenset({"-fit", "--fit"})
-_OFF: Final = frozenset({"off", "0", "false", "disabled"})
-_UNSET: Final = frozenset({"", "auto", "-1"})
+from llmsnap.memory.llama_flags import read_flags
+
 _EARLY: Final = 4
 """A wrapper or two may stand before the server."""
 _BEGINS: Final = "load_model: loading model"
@@ -41,12 +38,13 @@ def fit_of(argv: Sequence[str], env: Mapping[str, str]) -> Fit:
     """Return what a server with this command fits to the memory that is free."""
     if not any(_SERVER.search(word.rpartition("/")[2]) for word in argv[:_EARLY]):
         return Fit.NOTHING
-    if _value(argv, _FIT, env.get("LLAMA_ARG_FIT", "on")).lower() in _OFF:
+    flags = read_flags(argv, env)
+    if not flags.fit:
         return Fit.NOTHING
     fit = Fit.NOTHING
-    if _value(argv, _CONTEXT, env.get("LLAMA_ARG_CTX_SIZE", "")) in _UNSET | {"0"}:
+    if not flags.context:
         fit |= Fit.CONTEXT
-    if _value(argv, _LAYERS, env.get("LLAMA_ARG_N_GPU_LAYERS", "")) in _UNSET:
+    if flags.layers is None:
         fit |= Fit.LAYERS
     return fit
 
@@ -77,13 +75,3 @@ def came_whole(fit: Fit, start: Start, *, on_gpu: bool) -> bool:
     has_context = known and (start.context or 0) >= (start.trained or 0)
     has_layers = bool(offloaded) or not on_gpu
     return (has_context or Fit.CONTEXT not in fit) and (has_layers or Fit.LAYERS not in fit)
-
-
-def _value(argv: Sequence[str], names: frozenset[str], default: str) -> str:
-    """Return what the last of `names` in the command is set to."""
-    value = default
-    for word, following in zip(argv, (*argv[1:], ""), strict=True):
-        name, equals, given = word.partition("=")
-        if name in names:
-            value = given if equals else following
-    return value
