@@ -119,7 +119,8 @@ class Desk:
         self._take(turn)
         if self._is_restoring:
             return True
-        latest = [*self._turns, *self._ended()][-self._slot_count :]
+        seen = itertools.chain(self._ended(), reversed(self._turns))
+        latest = itertools.islice(seen, self._slot_count)
         if any(turn.continues(earlier) for earlier in latest):
             return False
         return self._has_unsaved() or self._vault.catalogue.has(process.model)
@@ -191,8 +192,8 @@ class Desk:
         self._open[id(turn.record)] = turn
 
     def _ended(self) -> Iterator[Turn]:
-        """Yield the turns that have ended, of whose tokens nobody has heard yet."""
-        return (turn for turn in self._open.values() if turn.record.ended_at)
+        """Yield the turns that have ended, of whose tokens nobody has heard yet, latest first."""
+        return (turn for turn in reversed(self._open.values()) if turn.record.ended_at)
 
     def _has_unsaved(self) -> bool:
         least = self.min_tokens

@@ -90,8 +90,7 @@ class Turn:
         return (
             self.scope == earlier.scope
             and self.path == earlier.path
-            and len(self.body) >= start
-            and self.body[:start] == earlier.body[:start]
+            and self.body.startswith(earlier.body[:start])
         )
 
     async def chain(self) -> Chain | None:

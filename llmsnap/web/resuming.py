@@ -35,8 +35,9 @@ async def bring_back(desk: Desk, order: Order, record: RequestRecord, lease: Lea
 
     Raises SlotSpoiled when the process has to be restarted, and the request with it.
     """
-    turn = _turn_of(order, record)
-    if turn is None or not desk.begins(turn, lease.upstream):
+    if desk.refusal or (turn := _turn_of(order, record)) is None:
+        return
+    if not desk.begins(turn, lease.upstream):
         return
     loop = asyncio.get_running_loop()
     began = loop.time()
