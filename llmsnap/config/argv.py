@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 _TOKEN: Final = re.compile(
@@ -66,3 +66,18 @@ def _continued(text: str) -> str:
     return "\n".join(
         line.rstrip()[:-1] + " " if line.rstrip().endswith("\\") else line for line in lines
     )
+
+
+def llama_words(argv: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments after the program as llama-server reads its options.
+
+    `--option=value` is two words, and `_` in an option's name is `-`.
+    """
+    for argument in argv[1:]:
+        if not argument.startswith("--"):
+            yield argument
+            continue
+        option, equals, value = argument.partition("=")
+        yield option.replace("_", "-")
+        if equals:
+            yield value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
+
+from llmsnap.config.argv import llama_words
 
 ALL_LAYERS: Final = 1 << 20
 _AUTO_PARALLEL: Final = 4
@@ -180,7 +182,7 @@ def _draft(flags: Flags, said: Mapping[str, str]) -> Flags:
 def _of_command(argv: Sequence[str]) -> dict[str, str]:
     """Return the options by name; of one that is given twice the last counts, but for `-ot`."""
     said: dict[str, str] = {}
-    for word, following in pairwise([*_split_at_equals(argv), ""]):
+    for word, following in pairwise([*llama_words(argv), ""]):
         if name := _SPELLED.get(word):
             many = name in ("override", "lora") and name in said
             said[name] = f"{said[name]},{following}" if many else following
@@ -188,17 +190,6 @@ def _of_command(argv: Sequence[str]) -> dict[str, str]:
             name, value = _SWITCHED[word]
             said[name] = following if following in _ON + _OFF + ("auto",) else value
     return said
-
-
-def _split_at_equals(argv: Sequence[str]) -> Iterator[str]:
-    for argument in argv[1:]:
-        if not argument.startswith("--"):
-            yield argument
-            continue
-        option, equals, value = argument.partition("=")
-        yield option.replace("_", "-")
-        if equals:
-            yield value
 
 
 def _of_environment(env: Mapping[str, str]) -> dict[str, str]:

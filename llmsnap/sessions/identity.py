@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from llmsnap.config.argv import llama_words
+
 _MODEL: Final = ("-m", "--model")
 _SAME: Final = {
     "-m": "--model",
@@ -111,7 +113,7 @@ def _shown(value: str | None) -> str:
 
 def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the options that count, with their values."""
-    words = list(_split_at_equals(argv))
+    words = list(llama_words(argv))
     place = 0
     while place < len(words):
         word = words[place]
@@ -129,17 +131,6 @@ def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _is_value(word: str) -> bool:
     return not word.startswith("-") or re.fullmatch(r"-\d+(\.\d+)?", word) is not None
-
-
-def _split_at_equals(argv: Sequence[str]) -> Iterator[str]:
-    for argument in argv[1:]:
-        if not argument.startswith("--"):
-            yield argument
-            continue
-        option, equals, value = argument.partition("=")
-        yield option.replace("_", "-")
-        if equals:
-            yield value
 
 
 def _stamps(value: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.config.argv import split_command, strip_comments, taskkill_argv
+from llmsnap.config.argv import llama_words, split_command, strip_comments, taskkill_argv
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,10 @@ def test_u58_taskkill_names_what_a_dead_root_left() -> None:
         "taskkill", "/f", "/pid", "7", "/pid", "9",
     ]  # fmt: skip
     assert taskkill_argv(5, alive=False) == []
+
+
+def test_options_as_llama_server_reads_them() -> None:
+    """An equals sign parts option and value, underscores are hyphens; values stay as they are."""
+    argv = ["llama-server", "--ctx_size=4096", "-m", "a_b=c.gguf", "--chat-template=x=y"]
+    words = ["--ctx-size", "4096", "-m", "a_b=c.gguf", "--chat-template", "x=y"]
+    assert list(llama_words(argv)) == words
