@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import pytest
 
 from llmsnap.bench.servers import Answer, Server
@@ -11,19 +13,18 @@ from llmsnap.client.stream import Figures
 from llmsnap.telemetry.tokens import Tokens
 
 
+@dataclass(frozen=True)
 class Listener(Server):
     """It has a token every four characters, and says as much as it was told to."""
+
+    asked: list[str] = field(default_factory=list)
+    """All questions."""
 
     def complete(self, model: str, prompt: str, tokens: int) -> Answer:
         """Remember the question."""
         self.asked.append(prompt)
         said = Tokens(computed=len(prompt) // 4, cached=0)
         return Answer("!", Figures(model=model, total_s=1.0, phases_s={}, tokens=said))
-
-    @property
-    def asked(self) -> list[str]:
-        """All questions."""
-        return self.__dict__.setdefault("_asked", [])  # type: ignore[no-any-return]
 
 
 @pytest.fixture

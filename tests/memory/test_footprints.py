@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from llmsnap.errors import StoreFailed
 from llmsnap.memory.fitting import Fit
 from llmsnap.memory.footprints import SCHEMA, Figure, Footprints, Source, Subject
 from llmsnap.memory.identity import Command
-from llmsnap.runtime.tasks import Background
-from llmsnap.store.store import Store
+from tests.helpers import database
 
+opened = partial(database.opened, schema=SCHEMA)
+"""The database of one proxy after the other."""
 GIB = 1024**3
 MIB = 1024**2
 Bytes = Mapping[str, int]
@@ -37,19 +39,6 @@ def subject(folder: Path, name: str = "a", **facts: object) -> Subject:
         file.touch()
     command = Command(argv=["server", "-m", str(file)], env={}, own={}, port=1)
     return Subject(command=command, **facts)  # type: ignore[arg-type]
-
-
-@asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Store]:
-    """The database of one proxy after the other."""
-    store = Store(folder / "llmsnap.db", (SCHEMA,), linger_s=0)
-    background = Background()
-    background.spawn(store.run(), name="store")
-    try:
-        yield store
-    finally:
-        await store.aclose()
-        await background.aclose()
 
 
 def figure_of(footprints: Footprints, model: str = "a") -> tuple[Source, Bytes]:

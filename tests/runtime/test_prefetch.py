@@ -23,9 +23,9 @@ from llmsnap.core.messages import (
 )
 from llmsnap.runtime.prefetch import Prefetch, ReadAhead, files_of, spare_bytes
 from tests.helpers.pagecache import drop, resident_bytes, write_file
+from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import OneAtATime, Rig, plan
-from tests.runtime.test_story import view
 
 MIB = 1024**2
 GIB = 1024**3
@@ -272,7 +272,7 @@ class Scene:
     """Models as the test shows them, and what is read for them."""
 
     def __init__(self) -> None:
-        self.views = {model: view(model) for model in "abc"}
+        self.views = {model: view_of(model) for model in "abc"}
         self.looks = 0
         self.told: list[str] = []
         self.ahead = ReadAhead({m: Recorded(m, self.told) for m in "bc"}, self._look)

@@ -14,7 +14,6 @@ from llmsnap.core.messages import (
     Event,
     ModelChanged,
     ModelGoing,
-    ModelView,
     RequestArrived,
     RequestFinished,
     ShutdownRequested,
@@ -25,34 +24,13 @@ from llmsnap.core.messages import (
 )
 from llmsnap.errors import StartFailed, UpstreamLost
 from llmsnap.runtime.story import Story, Transition
-
-
-def view(model: str) -> ModelView:
-    """A model that never ran."""
-    return ModelView(
-        model=model,
-        state=State.STOPPED,
-        generation=0,
-        in_flight=0,
-        waiting=0,
-        paused=0,
-        pinned=False,
-        unloading=False,
-        ready_at=None,
-        used_at=None,
-        fails=0,
-        retry_at=None,
-        round_trip_s=1,
-        back_s=1,
-        need=None,
-        error=None,
-    )
+from tests.helpers.views import view_of
 
 
 @pytest.fixture
 def story() -> Story:
     """Two models; each look at the clock takes a second."""
-    return Story([view("a"), view("b")], count(0.0).__next__)
+    return Story([view_of("a"), view_of("b")], count(0.0).__next__)
 
 
 def steps(

@@ -35,8 +35,8 @@ from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, Star
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.supervisor import Supervisor, Upstream
 from llmsnap.runtime.tasks import Background
+from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
-from tests.runtime.test_story import view
 
 Rule = Callable[[Event], Sequence[Action]]
 
@@ -46,7 +46,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.rule: Rule = lambda event: ()
-        self.shown = {"a": view("a"), "b": view("b")}
+        self.shown = {"a": view_of("a"), "b": view_of("b")}
         self.history: list[tuple[float, Event, Sequence[Action]]] = []
         self.next_deadline = math.inf
 

@@ -10,6 +10,7 @@ from llmsnap.core.messages import Event, ModelView
 from llmsnap.memory.footprints import Figure, Source
 from llmsnap.memory.machine import Look
 from llmsnap.runtime.watch import Watch
+from tests.helpers.views import view_of
 
 
 class Learned:
@@ -82,21 +83,10 @@ class Stage:
             self.watch.moved(self._view(model, state), before)
 
     def _view(self, model: str, state: State) -> ModelView:
-        return ModelView(
-            model=model,
+        return view_of(
+            model,
             state=state,
             generation=1,
             in_flight=self.serving.get(model, 0),
-            waiting=0,
-            paused=0,
-            pinned=False,
-            unloading=False,
-            ready_at=None,
-            used_at=None,
-            fails=0,
-            retry_at=None,
-            round_trip_s=1.0,
-            back_s=1.0,
             need=self.needs.get(model),
-            error=None,
         )

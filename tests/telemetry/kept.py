@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from llmsnap.core.cause import ASKED, Cause, Why
 from llmsnap.core.messages import Phases
-from llmsnap.runtime.tasks import Background
-from llmsnap.store.store import Store
 from llmsnap.telemetry.record import Departure, MoveRecord, RequestRecord
 from llmsnap.telemetry.recorder import Batch
 from llmsnap.telemetry.rows import SCHEMA
 from llmsnap.telemetry.tokens import Tokens
+from tests.helpers import database
 
+opened = partial(database.opened, schema=SCHEMA)
+"""The database of one proxy."""
 NOON = 1_800_000_000.0
 """In Unix seconds."""
 DAY_S = 86_400.0
@@ -64,16 +63,3 @@ def batch(*records: RequestRecord | MoveRecord) -> Batch:
     requests = [one for one in records if isinstance(one, RequestRecord)]
     moves = [one for one in records if isinstance(one, MoveRecord)]
     return Batch(requests, moves, [])
-
-
-@asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Store]:
-    """The database of one proxy."""
-    store = Store(folder / "llmsnap.db", (SCHEMA,), linger_s=0)
-    background = Background()
-    background.spawn(store.run(), name="store")
-    try:
-        yield store
-    finally:
-        await store.aclose()
-        await background.aclose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from llmsnap.telemetry.record import ExitRecord, MoveRecord, Pauses, RequestReco
 from llmsnap.telemetry.recorder import Batch
 from llmsnap.telemetry.tally import Tally
 from llmsnap.telemetry.tokens import Tokens
-from tests.runtime.test_story import view
+from tests.helpers.views import view_of
 from tests.telemetry.scraping import Figures, figures, labelled
 
 CHAT = "/v1/chat/completions"
@@ -205,7 +205,7 @@ async def test_ways_down_and_ends(stage: Stage) -> None:
 
 async def test_gauges(stage: Stage) -> None:
     """Of models and devices, as they are now."""
-    stage.views = [replace(view("a"), state=State.READY, in_flight=2, waiting=1)]
+    stage.views = [view_of("a", state=State.READY, in_flight=2, waiting=1)]
     stage.held = {"a": {"gpu0": 500}}
     stage.devices = [Device()]
     read = await stage.read()
@@ -227,7 +227,7 @@ async def test_gauges(stage: Stage) -> None:
 async def test_both_formats_say_the_same(stage: Stage) -> None:
     """With names that need to be escaped; prometheus-client's strict readers take both."""
     names = ['a"b\\c\nd', "ü", "a", *(f"m{n}" for n in range(60))]
-    stage.views = [view(name) for name in names]
+    stage.views = [view_of(name) for name in names]
     stage.take(*(request(model=name, ended_at=11.0) for name in names))
     stage.take(*(swap(model=name) for name in names))
     text = ours(await stage.read())

@@ -39,6 +39,7 @@ from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.server import build_app
 from llmsnap.web.sessions import SessionRoutes
 from llmsnap.web.standins import StandIns
+from tests.helpers.views import view_of
 
 NOW = 1000.0
 
@@ -54,7 +55,7 @@ class FakeFleet:
     """Stands in for the supervisor."""
 
     def __init__(self, *models: str) -> None:
-        self._views = {model: stopped(model) for model in sorted(models)}
+        self._views = {model: view_of(model) for model in sorted(models)}
         self.pids: dict[str, int] = {}
         self.rests: dict[str, RestView] = {}
         self.orders: list[tuple[str, str, float | None]] = []
@@ -203,28 +204,6 @@ class NoSessions:
 
     async def forget(self, names: Collection[str]) -> None:
         """There is nothing to delete."""
-
-
-def stopped(model: str) -> ModelView:
-    """A model that was never up."""
-    return ModelView(
-        model=model,
-        state=State.STOPPED,
-        generation=0,
-        in_flight=0,
-        waiting=0,
-        paused=0,
-        pinned=False,
-        unloading=False,
-        ready_at=None,
-        used_at=None,
-        fails=0,
-        retry_at=None,
-        round_trip_s=2.0,
-        back_s=2.0,
-        need=None,
-        error=None,
-    )
 
 
 def front_of(

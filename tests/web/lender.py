@@ -11,7 +11,7 @@ from llmsnap.core.messages import NO_WAIT, Event, ModelView, Phases, RequestArri
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.lease import Lease, Tickets
 from llmsnap.runtime.upstream import Upstream
-from tests.web.fleet import stopped
+from tests.helpers.views import view_of
 
 Watcher = Callable[[ModelView, State], None]
 
@@ -109,4 +109,4 @@ class FakeLender:
 
 def view(model: str, state: State) -> ModelView:
     """A model in that state."""
-    return replace(stopped(model), state=state)
+    return view_of(model, state=state)

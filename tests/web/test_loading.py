@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, StartFailed
 from llmsnap.web import loading
 from llmsnap.web.loading import LoadingText
+from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
-from tests.web.fleet import stopped
 from tests.web.scripted import Line, Received
 from tests.web.stage import Stage, staged
 
@@ -127,7 +126,7 @@ async def test_each_state_has_its_words() -> None:
     views = {"now": State.STOPPED}
     said: list[bytes] = []
     loop = asyncio.get_running_loop()
-    text = LoadingText(loop, "a", lambda: replace(stopped("a"), state=views["now"]), said.append)
+    text = LoadingText(loop, "a", lambda: view_of("a", state=views["now"]), said.append)
     for state in (State.STOPPED, State.STARTING, State.READY):
         views["now"] = state
         count = len(said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -17,8 +16,9 @@ from llmsnap.core.lifecycle import State
 from llmsnap.errors import StartFailed
 from llmsnap.web.router import WORDS, status_of
 from llmsnap.web.server import PARTS
+from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
-from tests.web.fleet import FakeFleet, config_of, front_of, stopped
+from tests.web.fleet import FakeFleet, config_of, front_of
 from tests.web.scripted import Line, Received, whole
 from tests.web.serving import Site, serving
 from tests.web.stage import staged
@@ -49,8 +49,8 @@ def test_every_state_has_a_word() -> None:
 
 def test_an_end_that_nobody_ordered_has_an_exit_code() -> None:
     """By which the web page tells a failure from an unload."""
-    died = replace(stopped("a"), error="killed")
-    assert status_of(stopped("a"), key="status") == {"status": "unloaded", "exit_code": 0}
+    died = view_of("a", error="killed")
+    assert status_of(view_of("a"), key="status") == {"status": "unloaded", "exit_code": 0}
     assert status_of(died, key="status") == {"status": "unloaded", "exit_code": 1}
     assert status_of(died) == {"value": "unloaded"}
 
