@@ -25,7 +25,7 @@ class Terminal:
         self._passing = False
         if self.is_interactive:
             with suppress(ImportError):  # input() edits lines and remembers them with it
-                import readline  # noqa: F401
+                import readline  # noqa: F401 - to be there is its use
 
     def question(self) -> str:
         """Return what was typed; between lines of three quotes it may go on. Raises EOFError."""

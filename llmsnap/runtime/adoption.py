@@ -143,6 +143,7 @@ class Adoption:
         url = plan.endpoint.at(will.host).url(plan.check_path)
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
+                # HTTP has no event for "ready": it can only be asked again.
                 while not await self._prober.is_ready(url, key=plan.endpoint.key):  # noqa: ASYNC110
                     await asyncio.sleep(_PAUSE_S)
                 return

@@ -124,7 +124,7 @@ class Prefetch:
         reading = _Reading(self._free_bytes, called_off)
         try:
             reading.take(files_of(self._argv))
-        except Exception as error:
+        except Exception as error:  # a thread's root: to read ahead is never needed
             logger.debug("model %s: reading ahead failed: %s", self._model, error)
         if reading.read_bytes > _TOLD_BYTES:
             text = "model %s: read %.0f MiB ahead of its start in %.2f s"
