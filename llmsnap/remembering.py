@@ -102,11 +102,14 @@ class Remembering:
         """Return what keeps the conversations of `model`; None: they aren't kept."""
         return self._keeper.desk(model) if self._keeper is not None else None
 
-    def ready(self, process: Upstream, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        """Take in that `process` is up, and how it was started."""
+    def ready(
+        self, process: Upstream, argv: Sequence[str], env: Mapping[str, str], *, adopted: bool
+    ) -> None:
+        """Take in that `process` is up, and how it was started; `adopted`: by an earlier proxy."""
         if self._keeper is not None and saves_into(argv, self._folder):
             least = self._settings.min_tokens
-            self._keeper.ready(process, Subject(argv=argv, env=env, min_tokens=least))
+            subject = Subject(argv=argv, env=env, min_tokens=least, is_adopted=adopted)
+            self._keeper.ready(process, subject)
 
     async def before_stop(self, process: Upstream) -> None:
         """Save what a process holds that is about to be ended; takes no longer than it may."""

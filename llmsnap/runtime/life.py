@@ -42,7 +42,9 @@ class Conversations(Protocol):
     @property
     def before_stop_s(self) -> float: ...
 
-    def ready(self, process: Upstream, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
+    def ready(
+        self, process: Upstream, argv: Sequence[str], env: Mapping[str, str], *, adopted: bool
+    ) -> None: ...
 
     async def before_stop(self, process: Upstream) -> None: ...
 
@@ -52,7 +54,9 @@ class NoConversations:
 
     before_stop_s = 0.0
 
-    def ready(self, process: Upstream, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def ready(
+        self, process: Upstream, argv: Sequence[str], env: Mapping[str, str], *, adopted: bool
+    ) -> None:
         """Do nothing."""
 
     async def before_stop(self, process: Upstream) -> None:
@@ -276,9 +280,9 @@ class Life:
         return None
 
     def _come_up(self, child: Child, host: str) -> None:
-        place = self.plan.endpoint
+        plan, place = self.plan, self.plan.endpoint
         self.upstream = Upstream(
-            model=self.plan.model,
+            model=plan.model,
             generation=self.generation,
             host=host,
             port=place.port,
@@ -287,7 +291,8 @@ class Life:
             pid=child.pid,
             key=place.key,
         )
-        self._tools.conversations.ready(self.upstream, self.plan.argv, self.plan.env)
+        adopted = self._heirloom is not None
+        self._tools.conversations.ready(self.upstream, plan.argv, plan.env, adopted=adopted)
 
     def _find_rest(self, pid: int, host: str, asleep: Choice | None = None) -> None:
         if self._chooser is None:

@@ -10,7 +10,7 @@ from typing import Final
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.slots import Slot
-from llmsnap.sessions.turns import Turn
+from llmsnap.sessions.turns import SLACK, Turn
 
 _USUAL_SLOTS: Final = 4
 
@@ -61,6 +61,11 @@ def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:
     """Return a slot that is at rest: an empty one, else the one that was used longest ago."""
     idle = [slot for slot in slots if not slot.is_processing and slot.id not in taken]
     return min(idle, key=lambda slot: (slot.id_task, slot.id), default=None)
+
+
+def may_hold(slot: Slot, saved: Saved) -> bool:
+    """Whether `slot`, of which nobody knows whose it is, may hold `saved` or more of it."""
+    return slot.n_prompt_tokens is None or slot.n_prompt_tokens + SLACK >= saved.tokens
 
 
 def fresh_turns(turns: Sequence[Turn], latest: Turn, slots: int) -> list[Turn]:

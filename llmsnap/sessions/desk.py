@@ -12,13 +12,20 @@ from typing import Final, Protocol
 from llmsnap.errors import LlmsnapError, UpstreamLost
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
-from llmsnap.sessions.choice import Wish, best_of, free_slot, fresh_turns, slot_count
+from llmsnap.sessions.choice import (
+    Wish,
+    best_of,
+    free_slot,
+    fresh_turns,
+    may_hold,
+    slot_count,
+)
 from llmsnap.sessions.identity import Identity, difference, identity_of
 from llmsnap.sessions.outcome import Outcome, Tell
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.saving import Saver, State
-from llmsnap.sessions.slots import NotSupported, Server, Slots, SlotsFailed
-from llmsnap.sessions.turns import Restore, Turn
+from llmsnap.sessions.slots import NotSupported, Server, Slot, Slots, SlotsFailed
+from llmsnap.sessions.turns import Restore, Turn, holders
 from llmsnap.sessions.vault import Vault
 
 logger = logging.getLogger(__name__)
@@ -46,6 +53,8 @@ class Subject:
     argv: Sequence[str]
     env: Mapping[str, str]
     min_tokens: int
+    is_adopted: bool = False
+    """Whether it served an earlier proxy, so that its slots may hold what nobody here knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +88,8 @@ class Desk:
         self._subject = Subject(argv=(), env={}, min_tokens=1)
         self._identity: Identity | None = None
         self._slot_count = 1
+        self._inherited: dict[int, int] | None = {}
+        """The last request in each slot that was in use when it was met; None: not seen yet."""
         self._numbers = itertools.count(1)
         self._open: dict[int, Turn] = {}
         """Those that are under way, or have ended just now."""
@@ -100,12 +111,13 @@ class Desk:
         return self._process
 
     def meet(self, process: Process, subject: Subject) -> None:
-        """Take in that a process is up, whose slots are empty."""
+        """Take in that a process is up; its slots are empty, unless it was adopted."""
         self.refusal = ""
         self.min_tokens = subject.min_tokens
         self._process, self._subject, self._identity = process, subject, None
         self._slot_count = slot_count(subject.argv)
         self._turns, self._proving, self._open = [], [], {}
+        self._inherited = None if subject.is_adopted else {}
 
     # ---- requests ------------------------------------------------------------------------------
 
@@ -225,6 +237,8 @@ class Desk:
             return None
         self._slot_count = max(1, len(slots))
         self._turns = self._turns[-self._slot_count :]
+        if self._inherited is None:
+            self._inherited = {slot.id: slot.id_task for slot in slots if slot.id_task >= 0}
         return State(await self._who(), process, slots, self._turns, self.min_tokens)
 
     async def _wish(self, turn: Turn, chain: Chain, state: State) -> Wish | None:
@@ -250,7 +264,11 @@ class Desk:
     async def _restore(self, turn: Turn, wish: Wish, state: State) -> int | None:
         process, saved = self._process, wish.saved
         assert process is not None
+        unknown = self._unknown(state)
+        if any(may_hold(slot, saved) for slot in unknown):
+            return None  # it may be there already, and further on than the file
         taken = {open_.restored.slot for open_ in self._proving if open_.restored}
+        taken.update(slot.id for slot in unknown)
         slot = free_slot(state.slots, taken)
         if slot is None:
             return None
@@ -264,6 +282,19 @@ class Desk:
             return None
         await self._read(turn, wish, process, slot.id)
         return slot.id if turn.restored is not None and len(state.slots) > 1 else None
+
+    def _unknown(self, state: State) -> list[Slot]:
+        """Return the slots that still hold what an earlier proxy's requests left there."""
+        if not self._inherited:
+            return []
+        ours = holders(state.turns, state.slots)
+        return [
+            slot
+            for slot in state.slots
+            if slot.id_task == self._inherited.get(slot.id)
+            and slot.n_prompt_tokens != 0
+            and slot.id not in ours
+        ]
 
     async def _read(self, turn: Turn, wish: Wish, process: Process, slot: int) -> None:
         saved, shared = wish.saved, self._shared

@@ -64,7 +64,7 @@ class Keeper:
         return {model: desk.refusal for model, desk in self._desks.items() if desk.refusal}
 
     def ready(self, process: Process, subject: Subject) -> None:
-        """Take in that `process` is up; no request has gone to it yet."""
+        """Take in that `process` is up; no request of ours has gone to it yet."""
         model = process.model
         if model not in self._desks:
             self._desks[model] = Desk(model, self._shared)

@@ -19,9 +19,13 @@ from llmsnap.web.head import Head, forget_heads
 OPEN_PATHS: Final = frozenset({"/", "/health", "/wol-health", "/favicon.ico", "/ui", "/upstream"})
 """Paths that need no key; nor do the files of the page, which asks for the key itself."""
 
-_ORDER_PATHS: Final = frozenset({"/unload", "/api/release", "/api/resume"})
-_ORDERS: Final = ("/api/models/", "/api/inflight/", "/api/profiles/", "/api/config/")
-
+_ORDERS: Final = frozenset({"/unload", "/models/load", "/models/unload"})
+"""Beside what is changed below `/api/`."""
+_USES: Final = frozenset(
+    f"/api/{name}" for name in ("chat", "generate", "embed", "embeddings", "show")
+)
+"""Ollama's paths, by which models are used and not managed."""
+_LOOKS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::\d+)?", re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _REMEMBERED_HOSTS: Final = 256
@@ -79,7 +83,7 @@ class Gate:
         """Raise Forbidden or Unauthorized unless the request may pass."""
         if self._checks_host:
             self.check_host(request.headers.get("Host", ""))
-        if request.headers.get("Sec-Fetch-Site", "") == "cross-site" and is_order(request.path):
+        if request.headers.get("Sec-Fetch-Site", "") == "cross-site" and is_order(request):
             raise Forbidden("a page of another site may not give orders to this proxy")
         if self._keys and not is_open(request.path) and request.method != "OPTIONS":
             self.check_key(request)
@@ -158,12 +162,15 @@ def is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith("/ui/")
 
 
-def is_order(path: str) -> bool:
-    """Whether a request to `path` changes something other than by using a model.
+def is_order(request: Head) -> bool:
+    """Whether a request changes something other than by using a model.
 
     Browsers send some of these for any page, without a preflight.
     """
-    return path in _ORDER_PATHS or path.startswith(_ORDERS)
+    path = request.path
+    if path in _ORDERS:
+        return True
+    return path.startswith("/api/") and request.method not in _LOOKS and path not in _USES
 
 
 def host_name(host: str) -> str | None:

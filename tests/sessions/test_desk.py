@@ -50,13 +50,15 @@ class FakeSlots(Slots):
         super().__init__()
         self.folder = folder
         self.slot = Slot(0, n_ctx=4096, id_task=-1)
+        self.beside: list[Slot] = []
+        self.restored: list[int] = []
         self.save_says: Saved | LlmsnapError | None = None
         self.restore_says: Restored | LlmsnapError | None = None
         self.orders: list[str] = []
 
     async def list(self, server: Server) -> list[Slot]:
-        """The one."""
-        return [self.slot]
+        """The one, and what a test puts beside it."""
+        return [self.slot, *self.beside]
 
     async def save(self, server: Server, slot: int, name: str, limit_s: float) -> Saved:
         """Write a file, and say so."""
@@ -71,6 +73,7 @@ class FakeSlots(Slots):
     async def restore(self, server: Server, slot: int, name: str, limit_s: float) -> Restored:
         """Say that it was read."""
         self.orders.append("restore")
+        self.restored.append(slot)
         size = (self.folder / name).stat().st_size
         found = self.restore_says or Restored(size, size)
         if isinstance(found, LlmsnapError):
@@ -108,6 +111,13 @@ class Stage:
         self.process = Process(self.process.generation + 1)
         self.slots.slot = Slot(0, n_ctx=4096)
         self.desk.meet(self.process, Subject(argv=argv.split(), env={}, min_tokens=256))
+
+    def adopt(self, slot: Slot) -> None:
+        """Have another proxy's process, in whose slot something is."""
+        self.start()
+        self.slots.slot = slot
+        argv = ["llama-server", "-np", "1"]
+        self.desk.meet(self.process, Subject(argv=argv, env={}, min_tokens=256, is_adopted=True))
 
     async def ask(
         self, text: str, *, cached: int = 0, tokens: int = TOKENS, whole: bool = True
@@ -316,3 +326,44 @@ async def test_an_awake_model_with_its_conversation_in_the_slot_is_asked_nothing
     assert not stage.desk.begins(turn, stage.process)
     assert turn._chain is None
     assert stage.slots.orders == []
+
+
+@pytest.mark.parametrize("held", [TOKENS + 500, TOKENS, 300, None])
+async def test_what_an_adopted_process_holds_isnt_overwritten(
+    stage: Stage, held: int | None
+) -> None:
+    """It may be newer than what is saved, or somebody else's; an answer says what it is now."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.adopt(Slot(0, n_ctx=4096, id_task=0, n_prompt_tokens=held))
+    await stage.ask("one|two", cached=990)
+    assert stage.slots.orders == ["save"]
+
+    await stage.ask("another")
+    await stage.ask("one|two|three", cached=990)
+    assert stage.slots.orders[-1] == "restore"
+
+
+@pytest.mark.parametrize("slot", [Slot(0, n_ctx=4096), Slot(0, 4096, False, 7, 0)])
+async def test_an_empty_slot_of_an_adopted_process_is_as_good_as_any(
+    stage: Stage, slot: Slot
+) -> None:
+    """Nothing is lost there, whether it was never used or has been emptied."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.adopt(slot)
+    await stage.ask("one|two", cached=990)
+
+    assert stage.slots.orders == ["save", "restore"]
+    assert stage.outcomes[-1] == ("restore", "used")
+
+
+async def test_beside_what_an_adopted_process_holds_an_empty_slot_is_filled(stage: Stage) -> None:
+    """Where what is there is too short to be what is saved, or to go on from it."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.adopt(Slot(1, n_ctx=4096, id_task=3, n_prompt_tokens=300))
+    stage.slots.beside = [Slot(0, n_ctx=4096)]
+    await stage.ask("one|two", cached=990)
+
+    assert stage.slots.restored == [0]
