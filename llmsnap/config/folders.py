@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from llmsnap.config.generated import FoundModel, config_text
+from llmsnap.config.parts import parts_of, split_of
 from llmsnap.errors import ConfigError
 
-_PART: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})")
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f]|\$\{")
 """What can't be in a command of a configuration."""
 
@@ -98,16 +98,13 @@ def _are_kin(projector: str, stem: str) -> bool:
 
 def _first(path: Path, names: Sequence[str]) -> _File | None:
     """Return the model that `path` begins; None for its later parts."""
-    part = _PART.fullmatch(path.stem)
-    if part is None:
+    split = split_of(str(path))
+    if split is None:
         return _File(path, path.stem, is_whole=True)
-    if int(part["number"]) != 1:
+    if str(path) != split.paths[0]:
         return None
-    wanted = {
-        f"{part['stem']}-{number:05}-of-{part['count']}.gguf"
-        for number in range(1, int(part["count"]) + 1)
-    }
-    return _File(path, part["stem"], is_whole=wanted <= set(names))
+    wanted = {Path(part).name for part in split.paths}
+    return _File(path, Path(split.stem).name, is_whole=wanted <= {*names})
 
 
 def _unique_name(folder: Path, file: _File) -> str:
@@ -123,9 +120,7 @@ def _options(path: Path, projector: Path | None) -> tuple[tuple[str, ...], ...]:
 
 
 def _size_note(path: Path) -> str:
-    part = _PART.fullmatch(path.stem)
-    if part is None:
-        return f"{path.stat().st_size / 2**30:.2f} GiB"
-    paths = path.parent.glob(f"{part['stem']}-*-of-{part['count']}.gguf")
-    size = sum(one.stat().st_size for one in paths)
-    return f"{size / 2**30:.2f} GiB in {int(part['count'])} files"
+    parts = parts_of(str(path))
+    size = sum(Path(part).stat().st_size for part in parts)
+    said = f"{size / 2**30:.2f} GiB"
+    return said if len(parts) == 1 else f"{said} in {len(parts)} files"

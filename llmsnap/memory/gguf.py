@@ -14,6 +14,7 @@ from typing import Final
 
 from llmsnap.config.argv import split_command
 from llmsnap.config.memory import HOST, visible_gpus
+from llmsnap.config.parts import parts_of
 from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import ModelFileError
 from llmsnap.memory.compute_buffers import compute_of, overhead_of
@@ -22,7 +23,6 @@ from llmsnap.memory.kv_cache import cache_of, checkpoint_bytes, context_for
 from llmsnap.memory.layout import layout_for
 from llmsnap.memory.llama_flags import Flags, read_flags
 from llmsnap.memory.model_shape import Shape, shape_of
-from llmsnap.memory.parts import parts_of
 from llmsnap.memory.weights import repacked_types, weights_of
 
 _MIB: Final = 1024**2

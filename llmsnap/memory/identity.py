@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import json
 
-from llmsnap.memory.parts import parts_of
+from llmsnap.config.parts import parts_of
 
 _WEIGHTS: Final = frozenset(
     {".gguf", ".ggml", ".bin", ".safetensors", ".pt", ".pth", ".onnx", ".llamafile"}

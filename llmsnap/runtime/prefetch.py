@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from llmsnap.config.parts import parts_of
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
     Action,
@@ -21,7 +22,6 @@ from llmsnap.core.messages import (
     RequestArrived,
 )
 from llmsnap.memory.pagecache import cached_bytes
-from llmsnap.memory.parts import parts_of
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from llmsnap.config.argv import llama_words
+from llmsnap.config.parts import parts_of
 
 _MODEL: Final = ("-m", "--model")
 _SAME: Final = {
@@ -60,7 +61,6 @@ _FREE_VARIABLES: Final = frozenset({
     "LLAMA_ARG_ENDPOINT_PROPS", "LLAMA_ARG_N_PREDICT", "LLAMA_ARG_SLOT_PROMPT_SIMILARITY",
 })  # fmt: skip
 _HEADER_BYTES: Final = 64 * 1024
-_PART: Final = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
 Facts = Mapping[str, str]
 """What must be the same, by what it is called."""
@@ -135,7 +135,7 @@ def _is_value(word: str) -> bool:
 
 def _stamps(value: str) -> str:
     """Return what the files in `value` are now: path, size, time, and a hash of their beginning."""
-    return " ".join(_stamp(path) for path in value.split(","))
+    return " ".join(_stamp(part) for path in value.split(",") for part in parts_of(path))
 
 
 def _stamp(path: str) -> str:
@@ -146,16 +146,7 @@ def _stamp(path: str) -> str:
             head = hashlib.blake2b(file.read(_HEADER_BYTES), digest_size=8).hexdigest()
     except (OSError, ValueError):
         return path
-    return f"{real} ({found.st_size} bytes, {found.st_mtime_ns}, {head}{_of_parts(real)})"
-
-
-def _of_parts(real: str) -> str:
-    """Return the sizes of all parts of a model in several files."""
-    if not _PART.search(real):
-        return ""
-    stem = _PART.sub("", Path(real).name)
-    parts = sorted(Path(real).parent.glob(f"{stem}-*-of-*.gguf"))
-    return "".join(f", {part.stat().st_size}" for part in parts)
+    return f"{real} ({found.st_size} bytes, {found.st_mtime_ns}, {head})"
 
 
 def _engine(argv: Sequence[str], env: Mapping[str, str]) -> str:

@@ -74,6 +74,21 @@ def test_another_file_under_the_same_name_is_told(model: Path) -> None:
     assert "--model was" in difference(before.facts, identity_of(argv, {}).facts)
 
 
+def test_every_part_of_a_split_model_counts(tmp_path: Path) -> None:
+    """Also where the names are links to blobs, as in Hugging Face's cache; one may be missing."""
+    parts = [tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    blobs = [tmp_path / name for name in "xyz"]
+    for part, blob in zip(parts, blobs, strict=True):
+        part.symlink_to(blob)
+    for blob in blobs[:2]:
+        blob.write_bytes(b"GGUF")
+    argv = BASE.format(parts[0]).split()
+    before = identity_of(argv, {})
+    blobs[1].write_bytes(b"GGUF and more")
+
+    assert "--model was" in difference(before.facts, identity_of(argv, {}).facts)
+
+
 def test_another_build_isnt_a_fact_but_is_told(tmp_path: Path, model: Path) -> None:
     """A library that was replaced makes it another engine."""
     program = tmp_path / "bin" / "llama-server"

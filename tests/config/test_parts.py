@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmsnap.memory.parts import parts_of
+from llmsnap.config.parts import parts_of
 
 
 def test_any_part_names_them_all() -> None:
