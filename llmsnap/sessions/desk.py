@@ -172,6 +172,14 @@ class Desk:
                 self.refusal = self._proofs.prove(turn, turn.restored, self._identity)
         return True
 
+    def worthless(self) -> list[str]:
+        """Return the files that are of no use, as it has turned out for what runs now."""
+        who = self._identity
+        if not self.refusal or who is None or not self._proofs.refusal_of(who):
+            return []
+        saved = self._vault.catalogue.of(self._model)
+        return [one.name for one in saved if one.facts == who.facts]
+
     # ---- saving --------------------------------------------------------------------------------
 
     async def save(self, process: Process, *, least_new: int, limit_s: float) -> None:

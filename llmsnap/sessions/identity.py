@@ -21,7 +21,6 @@ import msgspec
 from llmsnap.config.argv import llama_words
 from llmsnap.config.parts import parts_of
 
-_MODEL: Final = ("-m", "--model")
 _SAME: Final = {
     "-m": "--model",
     "-ctk": "--cache-type-k",

@@ -98,11 +98,9 @@ class Keeper:
 
     def _see_to(self, model: str, desk: Desk) -> None:
         """Arm the timer of an idle model; delete what turned out to be useless."""
-        if desk.refusal:
-            names = [saved.name for saved in self._shared.vault.catalogue.of(model)]
-            if names:
-                self._spawn(self._shared.vault.delete(names), name=f"{model} forgets")
-        elif self._habits.snapshots and model not in self._timers:
+        if names := desk.worthless():
+            self._spawn(self._shared.vault.delete(names), name=f"{model} forgets")
+        if self._habits.snapshots and not desk.refusal and model not in self._timers:
             self._arm(model, self._habits.idle_s)
 
     def _arm(self, model: str, after_s: float) -> None:

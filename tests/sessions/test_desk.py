@@ -52,12 +52,15 @@ class FakeSlots(Slots):
         self.slot = Slot(0, n_ctx=4096, id_task=-1)
         self.beside: list[Slot] = []
         self.restored: list[int] = []
+        self.list_says: LlmsnapError | None = None
         self.save_says: Saved | LlmsnapError | None = None
         self.restore_says: Restored | LlmsnapError | None = None
         self.orders: list[str] = []
 
     async def list(self, server: Server) -> list[Slot]:
         """The one, and what a test puts beside it."""
+        if self.list_says is not None:
+            raise self.list_says
         return [self.slot, *self.beside]
 
     async def save(self, server: Server, slot: int, name: str, limit_s: float) -> Saved:
@@ -221,6 +224,34 @@ async def test_u126_a_useless_restore_ends_the_saving(
     assert stage.slots.orders == ["save", "restore"]
     assert caplog.text.count("restores are useless") == 1
     assert "restores are useless" in stage.desk.refusal
+
+
+async def test_only_what_has_turned_out_to_be_useless_is_worthless(stage: Stage) -> None:
+    """Not what was saved with another option, with which restores may well be of use."""
+    await stage.ask("other")
+    await stage.stop()
+    others = stage.files()
+    stage.start("llama-server -np 1 -fa off")
+    await stage.ask("one")
+    await stage.stop()
+    (mine,) = {*stage.files()} - {*others}
+    stage.start("llama-server -np 1 -fa off")
+    await stage.ask("one|two", cached=3)
+
+    assert stage.desk.worthless() == [mine]
+
+
+async def test_a_server_that_cant_list_its_slots_makes_nothing_worthless(stage: Stage) -> None:
+    """It may have been told not to, and be told otherwise tomorrow."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    stage.slots.list_says = NotSupported("501: start it with --slots")
+    await stage.ask("one|two")
+
+    assert "--slots" in stage.desk.refusal
+    assert stage.desk.worthless() == []
+    assert len(stage.files()) == 1
 
 
 @pytest.mark.parametrize("said", [Refused("400: no"), Restored(0, 0), Restored(400, 400)])
