@@ -9,6 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from llmsnap.client.stream import waits_of
+
 OURS: Final = "llmsnap"
 """The name of the server whose models are put into each state."""
 
@@ -67,9 +69,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     @property
     def ready_s(self) -> float | None:
         """Seconds until the model was there; None where the server doesn't say."""
-        if not self.phases_s:
-            return None
-        return sum(s for name, s in self.phases_s.items() if name not in ("prefill", "pause"))
+        return sum(waits_of(self.phases_s).values()) if self.phases_s else None
 
 
 class Spread(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmsnap.client.stream import Figures
+from llmsnap.client.stream import Figures, waits_of
 
 _WORTH_SAYING_S = 0.005
 
@@ -22,13 +22,9 @@ def _swap(figures: Figures) -> str:
         return ""  # it isn't llmsnap that answers
     if figures.waited_s < _WORTH_SAYING_S:
         return "awake"
-    waits = {
-        name: seconds
-        for name, seconds in figures.phases_s.items()
-        if name not in ("prefill", "pause") and seconds >= _WORTH_SAYING_S
-    }
-    made_of = ", ".join(f"{name} {seconds:.2f}" for name, seconds in waits.items())
-    return f"swap {figures.waited_s:.2f} s ({made_of})"
+    waits = waits_of(figures.phases_s).items()
+    made_of = (f"{name} {seconds:.2f}" for name, seconds in waits if seconds >= _WORTH_SAYING_S)
+    return f"swap {figures.waited_s:.2f} s ({', '.join(made_of)})"
 
 
 def _prompt(figures: Figures) -> str:

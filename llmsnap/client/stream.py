@@ -45,7 +45,7 @@ class Figures:
     @property
     def waited_s(self) -> float:
         """Seconds until the model was there."""
-        return sum(s for name, s in self.phases_s.items() if name not in _AFTER_FORWARDING)
+        return sum(waits_of(self.phases_s).values())
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -145,6 +145,11 @@ def phases_of(timing: str) -> dict[str, float]:
         except ValueError:
             continue
     return phases
+
+
+def waits_of(phases_s: Mapping[str, float]) -> dict[str, float]:
+    """Return those phases in which the model wasn't there yet."""
+    return {name: s for name, s in phases_s.items() if name not in _AFTER_FORWARDING}
 
 
 def _said(data: bytes) -> Iterator[Piece]:
