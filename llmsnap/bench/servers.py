@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from llmsnap.bench.samples import OURS
+from llmsnap.client.models import listed, views
 from llmsnap.client.proxy import Client, NoProxy, Refused, model_path
 from llmsnap.client.stream import COMPLETION_PATH, Figures, ask
 
@@ -46,8 +47,7 @@ class Server:
 
     def models(self) -> list[str]:
         """Return the names it lists. Raises NoProxy or Refused."""
-        listed = self.client.json("GET", "/v1/models").get("data") or []
-        return [str(one["id"]) for one in listed]
+        return listed(self.client)
 
 
 class Proxy(Server):
@@ -55,8 +55,7 @@ class Proxy(Server):
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return what it says of its models, by every name. Raises NoProxy or Refused."""
-        models = self.client.json("GET", "/api/models").get("models") or []
-        return {name: one for one in models for name in (one["id"], *one["aliases"])}
+        return views(self.client)
 
     def view(self, model: str) -> dict[str, Any]:
         """Return what it says of one model. Raises NoProxy or Refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from llmsnap.client.models import listed, views
 from llmsnap.client.proxy import Client, Refused
 from llmsnap.errors import LlmsnapError
 
@@ -13,15 +14,13 @@ _UP: Final = "ready"
 
 def askable(client: Client) -> list[str]:
     """Return every name that can be asked for. Raises NoProxy or Refused."""
-    listed = [str(one.get("id")) for one in client.json("GET", "/v1/models").get("data", [])]
-    return list(dict.fromkeys([*listed, *known(client)]))
+    return list(dict.fromkeys([*listed(client), *known(client)]))
 
 
 def known(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """Return what llmsnap tells of its own models, by every name they have; nothing: it isn't."""
     try:
-        models = client.json("GET", "/api/models")["models"]
-        return {name: one for one in models for name in (one["id"], *one["aliases"])}
+        return views(client)
     except (Refused, KeyError, TypeError):
         return {}
 
