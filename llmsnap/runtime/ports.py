@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.proctable import ON_LINUX, command_line
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _CONNECT_S: Final = 0.5
 _LISTEN: Final = "0A"
+_LAST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,25 @@ def listens(pids: Collection[int], addresses: Iterable[str], port: int) -> bool:
         wanted = set(_listening_inodes(addresses, port))
         return bool(wanted) and any(wanted & set(_socket_inodes(pid)) for pid in pids)
     return any(_psutil_listens(pid, port) for pid in pids)
+
+
+def free_ports(count: int, *, first: int) -> int:
+    """Return the first of `count` neighbouring ports of 127.0.0.1, from `first` up, nobody's yet.
+
+    Raises LlmsnapError when there are none.
+    """
+    for start in range(first, _LAST_PORT - count + 2, count):
+        if all(_is_free(port) for port in range(start, start + count)):
+            return start
+    raise LlmsnapError(f"no {count} free ports in a row from {first} up; end what has them")
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_ours(address: str) -> bool:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from llmsnap.errors import LlmsnapError
 from llmsnap.runtime import ports, proctable
-from llmsnap.runtime.ports import Holder, holder, listens, local_addresses
+from llmsnap.runtime.ports import Holder, free_ports, holder, listens, local_addresses
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import serve_argv
@@ -130,3 +131,12 @@ async def test_addresses_and_wildcards(address: str, asked: list[str], counts: b
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
         assert listens({os.getpid()}, asked, port) is counts
+
+
+def test_ports_that_others_have_are_passed_over() -> None:
+    """A server of the user's own is no reason to fail; at the end of all ports there are none."""
+    first = free_ports(2, first=20_000)
+    with socket.create_server(("127.0.0.1", first + 1)):
+        assert free_ports(2, first=first) > first + 1
+    with pytest.raises(LlmsnapError, match="no 2 free ports"):
+        free_ports(2, first=65_535)
