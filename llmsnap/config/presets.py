@@ -42,17 +42,8 @@ _LINE: Final = re.compile(r"(?P<key>[^=;#\[\]\s][^=]*?)\s*=\s*(?P<value>.*)")
 Section = dict[str, str]
 
 
-def preset_text(path: Path) -> str:
-    """Return a configuration of the models in the preset at `path`. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from None
+def preset_text(text: str, path: Path) -> str:
+    """Return a configuration of the models in the preset `text` at `path`. Raises ConfigError."""
     return config_text(models_of(text, str(path)), [f"The models of the preset {path}."])
 
 

@@ -62,8 +62,11 @@ def text_of(path: Path) -> str:
     """
     if path.is_dir():
         return folder_text(path)
-    if path.suffix == ".ini":
-        return preset_text(path)
+    text = _read(path)
+    return preset_text(text, path) if path.suffix == ".ini" else text
+
+
+def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
