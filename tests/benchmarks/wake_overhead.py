@@ -26,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from llmsnap.client.stream import phases_of, waits_of
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
@@ -98,15 +99,7 @@ async def ask(proxy: ProxyProcess, model: str) -> float:
         assert answer.status == 200, await answer.text()
         if model == STAND_IN:
             return float((await answer.json())["arrived"]) - began
-        return waited_s(answer.headers["Server-Timing"])
-
-
-def waited_s(timing: str) -> float:
-    """Return the sum of all phases before the request was forwarded."""
-    phases = dict(part.strip().split(";dur=") for part in timing.split(","))
-    return (
-        sum(float(milliseconds) for name, milliseconds in phases.items() if name != "prefill") / 1e3
-    )
+        return sum(waits_of(phases_of(answer.headers["Server-Timing"])).values())
 
 
 async def wake(proxy: ProxyProcess, model: str) -> tuple[float, float]:
