@@ -61,6 +61,11 @@ class HeldBody:
         body._parts, body.size, body.complete = [text], len(text), True
         return body
 
+    @classmethod
+    def of_request(cls, request: web.BaseRequest, max_bytes: int) -> HeldBody:
+        """Return the body of one of aiohttp's requests. Raises BodyTooLarge."""
+        return cls(request.content, max_bytes=max_bytes, declared=request.content_length)
+
     def __init__(self, content: StreamReader, *, max_bytes: int, declared: int | None) -> None:
         """`declared` is the request's `Content-Length`. Raises BodyTooLarge."""
         self._content = content

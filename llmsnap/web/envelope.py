@@ -43,9 +43,10 @@ _ANTHROPIC_TYPES: Final = {
 }
 
 
-def json_answer(value: object) -> web.Response:
-    """Return a 200 with `value` as JSON."""
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+def json_answer(value: object, *, status: int = 200) -> web.Response:
+    """Return an answer with `value` as JSON."""
+    body = msgspec.json.encode(value)
+    return web.Response(status=status, body=body, content_type="application/json")
 
 
 def error_body(error: LlmsnapError, path: str = "") -> dict[str, Any]:

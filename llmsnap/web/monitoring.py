@@ -78,14 +78,11 @@ class Monitoring:
 
     async def _ask(self, order: Order, upstream: Upstream) -> Seen:
         began = self._loop.time()
-        connection = await self._pools.of(upstream).connect()
-        question = Question(connection)
+        question = Question(await self._pools.of(upstream).connect())
         asking = self._asking.setdefault(upstream.model, set())
         asking.add(question)
         try:
-            connection.begin(question, is_head=order.request.method == hdrs.METH_HEAD)
-            connection.transport.write(order.head(upstream))
-            connection.sent()
+            question.ask(order.head(upstream), is_head=order.request.method == hdrs.METH_HEAD)
             async with asyncio.timeout(LIMIT_S):
                 answer, body = await question.answered
         except TimeoutError:

@@ -63,14 +63,11 @@ async def _asked(upstream: Upstream, config: PeerConfig, path: bytes) -> tuple[i
     """
     pool = Pool(upstream, config.timeouts)
     async with asyncio.timeout(LIMIT_S):
-        connection = await pool.connect()
-        question = Question(connection)
+        question = Question(await pool.connect())
         try:
-            connection.begin(question, is_head=False)
             _, lines = peer_headers((), upstream, b"")
             target = upstream.base_path.encode() + path
-            connection.transport.write(request_head("GET", target, (), framing=lines, peer=b""))
-            connection.sent()
+            question.ask(request_head("GET", target, (), framing=lines, peer=b""))
             answer, body = await question.answered
         finally:
             question.give_up("nobody waits any more")

@@ -22,9 +22,7 @@ class PerformanceRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """List the samples, those after `?after=` where only they are wanted."""
         if self._performance is None:
-            answer = json_answer({"enabled": False})
-            answer.set_status(503)
-            return answer
+            return json_answer({"enabled": False}, status=503)
         after = moment(request.query, "after")
         return json_answer(
             {

@@ -45,8 +45,8 @@ class ProfileRoutes:
     async def activate(self, request: web.Request) -> web.Response:
         """Make one profile active, or none. Raises BadRequest, NotFound."""
         try:
-            body = HeldBody(request.content, max_bytes=_MOST_BYTES, declared=request.content_length)
-            wanted = msgspec.json.decode(await body.whole(), type=_Wanted)
+            body = await HeldBody.of_request(request, _MOST_BYTES).whole()
+            wanted = msgspec.json.decode(body, type=_Wanted)
         except msgspec.DecodeError as error:
             message = f'the body must be {{"name": "a profile"}}, or null for none ({error})'
             raise BadRequest(message) from None

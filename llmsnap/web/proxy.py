@@ -110,9 +110,8 @@ class Proxy:
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Serve one of aiohttp's requests that names its model in its body or query."""
-        declared = request.content_length
-        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
-        outlet = outlet_for(request, self.outbox)
+        body = HeldBody.of_request(request, self._max_body_bytes)
+        outlet, declared = outlet_for(request, self.outbox), request.content_length
         return await relayed(request, outlet, self.serve(request, body, outlet, declared=declared))
 
     async def serve(
@@ -196,11 +195,10 @@ class Proxy:
         if request.method in _READS and plain in QUIET_PATHS:
             await self._look(request, outlet, route, target)
             return
-        declared = request.content_length
-        body = HeldBody(request.content, max_bytes=self._max_body_bytes, declared=declared)
+        body = HeldBody.of_request(request, self._max_body_bytes)
         try:
             upgrade = upgrade_lines(request)
-            payload = await _untouched(request, body, declared)
+            payload = await _untouched(request, body)
             order = Order(request, target, payload, self._hidden, upgrade, via=route.via)
             order.is_helper = class_of(request)
             delivery = Delivery(request, outlet, route.manner)
@@ -251,8 +249,9 @@ def without_prefix(path: str, query: str = "") -> bytes:
     return (path + query).encode("utf-8", "surrogateescape")
 
 
-async def _untouched(request: web.Request, body: HeldBody, declared: int | None) -> Payload:
+async def _untouched(request: web.Request, body: HeldBody) -> Payload:
     """Return the body as it comes; a short one is held, so that it can be sent twice."""
+    declared = request.content_length
     if not request.body_exists:
         return Payload()
     if declared is None or declared > _SHORT_BYTES:

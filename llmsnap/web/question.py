@@ -22,6 +22,12 @@ class Question:
         self._answer: Answer | None = None
         self._body = bytearray()
 
+    def ask(self, head: bytes, *, is_head: bool = False) -> None:
+        """Send a question that has no body; `is_head`: nor will its answer have one."""
+        self._connection.begin(self, is_head=is_head)
+        self._connection.transport.write(head)
+        self._connection.sent()
+
     def receive(self, answer: Answer | None, pieces: list[bytes], complete: bool) -> None:
         """Take what came."""
         self._answer = answer or self._answer

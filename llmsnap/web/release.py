@@ -72,8 +72,7 @@ def held_entry(held: Held | None) -> dict[str, Any] | None:
 
 
 async def _terms(request: web.Request) -> Terms:
-    body = HeldBody(request.content, max_bytes=_MOST_BYTES, declared=request.content_length)
-    text = await body.whole()
+    text = await HeldBody.of_request(request, _MOST_BYTES).whole()
     try:
         wanted = msgspec.json.decode(text, type=_Wanted) if text else _Wanted()
         return Terms(

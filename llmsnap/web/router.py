@@ -211,9 +211,8 @@ class RouterRoutes:
     async def _model(self, request: web.Request) -> str:
         """Return the model that the body names, whatever its type is said to be."""
         names = self._proxy.standins.pinned_names(self._names)
-        declared = request.content_length
-        body = HeldBody(request.content, max_bytes=_MOST_BYTES, declared=declared)
-        return known_model(names, in_json(await body.whole()).model)
+        body = await HeldBody.of_request(request, _MOST_BYTES).whole()
+        return known_model(names, in_json(body).model)
 
 
 def status_of(view: ModelView, *, key: str = "value") -> Record:

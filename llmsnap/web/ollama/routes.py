@@ -69,9 +69,7 @@ def _as_ollama(answer: Answering) -> Answering:
         try:
             return await answer(self, request)
         except LlmsnapError as error:
-            response = json_answer({"error": error.message})
-            response.set_status(error.status)
-            return response
+            return json_answer({"error": error.message}, status=error.status)
 
     return answering
 
@@ -233,11 +231,7 @@ class OllamaRoutes:
 
     async def _body(self, request: web.Request) -> Body:
         """Return the body of a request, whatever its type is said to be. Raises BadRequest."""
-        held = HeldBody(
-            request.content,
-            max_bytes=self._config.max_body_bytes,
-            declared=request.content_length,
-        )
+        held = HeldBody.of_request(request, self._config.max_body_bytes)
         try:
             return msgspec.json.decode(await held.whole(), type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
