@@ -19,14 +19,9 @@ from llmsnap.runtime.tasks import Background
 from llmsnap.telemetry.events import Events, Follower, frame
 from llmsnap.web.admin import PEER_STATES
 from llmsnap.web.openai import description_of
+from llmsnap.web.sse import event_head, send_events
 from llmsnap.web.standins import StandIns
 
-_HEADERS: Final = {
-    "Content-Type": "text/event-stream",
-    "Cache-Control": "no-cache",
-    "X-Content-Type-Options": "nosniff",
-    "X-Accel-Buffering": "no",
-}
 _LOOK_S: Final = 0.25
 """Between two looks at the requests under way."""
 _SOURCES: Final = ("proxy", "upstream")
@@ -65,15 +60,10 @@ class EventRoutes:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Send events until the client leaves, or the proxy ends; with `no-logs`, no logs."""
-        response = web.StreamResponse(headers=_HEADERS)
         if request.method == "HEAD":
-            return response
+            return event_head()
         async with self._followed(() if "no-logs" in request.query else _SOURCES) as follower:
-            await response.prepare(request)
-            async for messages in follower:
-                await response.write(messages)
-        await response.write_eof()
-        return response
+            return await send_events(request, follower)
 
     @asynccontextmanager
     async def _followed(self, sources: Collection[str]) -> AsyncIterator[Follower]:

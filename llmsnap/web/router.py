@@ -24,6 +24,7 @@ from llmsnap.web.body import HeldBody
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.openai import UNLOADED_STATES, ModelList, Record
 from llmsnap.web.select import in_json
+from llmsnap.web.sse import event_head, send_events
 from llmsnap.web.standins import StandIns
 
 logger = logging.getLogger(__name__)
@@ -50,11 +51,6 @@ _POSTS: Final = (
 
 _UP: Final = frozenset({State.STARTING, State.READY, State.WAKING})
 _MOST_BYTES: Final = 64 * 1024
-_STREAM: Final = {
-    "Content-Type": "text/event-stream",
-    "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",
-}
 _PROPS: Final[Record] = {
     "role": "router",
     "max_instances": 0,
@@ -161,20 +157,14 @@ class RouterRoutes:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Tell of each change of a model's state, until the client leaves or the proxy ends."""
-        response = web.StreamResponse(headers=_STREAM)
         if request.method == "HEAD":
-            return response
+            return event_head()
         follower = Follower(self._followers.discard)
         self._followers.add(follower)
         try:
-            await response.prepare(request)
-            await response.write(b": here\n\n")  # or the header waits for the first event
-            async for messages in follower:
-                await response.write(messages)
+            return await send_events(request, follower, hello=b": here\n\n")
         finally:
             follower.close()
-        await response.write_eof()
-        return response
 
     def follow(self, view: ModelView, before: State) -> None:
         """Tell those who listen that a model has another state than `before`."""

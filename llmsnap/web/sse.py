@@ -1,12 +1,13 @@
-"""Event streams: comments that fill silences, and errors as events (WHATWG HTML 9.2)."""
+"""Event streams: comments in silences, errors as events (WHATWG HTML 9.2), streams of our own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterable, Callable, Collection
 from typing import Final
 
 import msgspec
+from aiohttp import web
 
 from llmsnap.errors import LlmsnapError
 from llmsnap.web.envelope import ANTHROPIC_PATHS, error_body
@@ -20,6 +21,12 @@ _UNCACHED: Final = b"Cache-Control: no-cache\r\n"
 EARLY_HEAD: Final = b"Content-Type: text/event-stream\r\n" + _UNBUFFERED + _UNCACHED
 """The head of a stream that begins before its upstream has answered."""
 
+_OURS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache",
+    "X-Content-Type-Options": "nosniff",
+    "X-Accel-Buffering": "no",
+}
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_END: Final = 4
 
@@ -114,3 +121,25 @@ def event(data: bytes, path: str) -> bytes:
     """Return one line of JSON as an event; Anthropic's clients want errors named."""
     name = b"event: error\n" if path.startswith(ANTHROPIC_PATHS) else b""
     return b"%bdata: %b\n\n" % (name, data)
+
+
+async def send_events(
+    request: web.Request, events: AsyncIterable[bytes], *, hello: bytes = b""
+) -> web.StreamResponse:
+    """Answer with `events` as they come, until they end or the client leaves.
+
+    Without a `hello` the header waits for the first of them.
+    """
+    response = web.StreamResponse(headers=_OURS)
+    await response.prepare(request)
+    if hello:
+        await response.write(hello)
+    async for event in events:
+        await response.write(event)
+    await response.write_eof()
+    return response
+
+
+def event_head() -> web.StreamResponse:
+    """Return what such an answer begins with, for HEAD."""
+    return web.StreamResponse(headers=_OURS)
