@@ -8,7 +8,9 @@ came, and are looked into only when an answer says that less was cached than the
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -27,11 +29,18 @@ _LEAST_SHARE: Final = 0.1
 """What is lost of the last prompt, to be worth a word."""
 
 
-class _Prompt(Struct, frozen=True):
+@dataclass(eq=False)
+class Prompt:
     """What was asked, and how many tokens it had."""
 
     body: bytes
-    tokens: int
+    tokens: int = 0
+
+    @cached_property
+    def opening(self) -> int | None:
+        """The hash of the user's first words, by which a conversation is known; None: no chat."""
+        parts = _parts(self.body)
+        return next((hash(part) for part in parts if part[0].endswith("(user)")), None)
 
 
 class _Message(Struct):
@@ -60,7 +69,7 @@ class Partings:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._taken = 0
-        self._recent: OrderedDict[tuple[str, str], deque[_Prompt]] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, str], deque[Prompt]] = OrderedDict()
 
     def take(self, batch: Batch) -> None:
         """Look at each request whose prompt is here and whose answer tells of the cache."""
@@ -71,9 +80,9 @@ class Partings:
             if capture is None or tokens is None or tokens.prompt is None:
                 continue
             if tokens.cached is not None and 0 < len(capture.request) <= _LARGEST:
-                self._look(record, _Prompt(capture.request, tokens.prompt), tokens.cached)
+                self._look(record, Prompt(capture.request, tokens.prompt), tokens.cached)
 
-    def _look(self, record: RequestRecord, prompt: _Prompt, cached: int) -> None:
+    def _look(self, record: RequestRecord, prompt: Prompt, cached: int) -> None:
         key = record.model, record.client
         recent = self._recent.get(key)
         if recent is None:
@@ -81,8 +90,7 @@ class Partings:
         else:
             self._recent.move_to_end(key)
             might_have = [before for before in recent if _is_missed(before, cached)]
-            if might_have:
-                record.parting = parting([before.body for before in might_have], prompt.body)
+            record.parting = parting(might_have, prompt)
         recent.appendleft(prompt)
         self._taken += len(prompt.body)
         if len(recent) > _RECENT:
@@ -95,21 +103,19 @@ class Partings:
             self._taken -= sum(len(prompt.body) for prompt in oldest)
 
 
-def _is_missed(before: _Prompt, cached: int) -> bool:
+def _is_missed(before: Prompt, cached: int) -> bool:
     """Whether much of an earlier prompt wasn't in the cache any more."""
     return before.tokens - cached >= max(_LEAST_TOKENS, _LEAST_SHARE * before.tokens)
 
 
-def parting(earlier: Sequence[bytes], now: bytes) -> str:
-    """Say where a request parted from the last one of its conversation, if one is among `earlier`.
+def parting(earlier: Iterable[Prompt], now: Prompt) -> str:
+    """Say where a prompt parted from the last one of its conversation.
 
-    `earlier` are whole bodies, the newest first; empty: none is of this conversation.
+    That is the first of `earlier` which is of the same; empty: none is.
     """
-    parts = _parts(now)
-    for body in earlier:
-        before = _parts(body)
-        if parts and _opening(before) == _opening(parts):
-            return _parted(before, parts)
+    for before in earlier:
+        if now.opening is not None and now.opening == before.opening:
+            return _parted(_parts(before.body), _parts(now.body))
     return ""
 
 
@@ -136,11 +142,6 @@ def _shared(old: str, new: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _opening(parts: Sequence[Part]) -> Part | None:
-    """Return the first words of the user, by which a conversation is known again."""
-    return next(((name, text) for name, text in parts if name.endswith("(user)")), None)
 
 
 def _parts(body: bytes) -> list[Part]:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from llmsnap.telemetry import parting as parting_
 from llmsnap.telemetry.captures import Capture
-from llmsnap.telemetry.parting import Partings, parting
+from llmsnap.telemetry.parting import Partings, Prompt, parting
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import MOST_RECORDS, Batch
 from llmsnap.telemetry.tokens import Tokens
@@ -42,6 +43,11 @@ def found(*records: RequestRecord, partings: Partings | None = None) -> str:
     return records[-1].parting
 
 
+def parted(earlier: list[bytes], now: bytes) -> str:
+    """What is said of a body after others, the newest first."""
+    return parting([Prompt(body) for body in earlier], Prompt(now))
+
+
 # ---- two prompts -------------------------------------------------------------------------------
 
 
@@ -61,7 +67,7 @@ def found(*records: RequestRecord, partings: Partings | None = None) -> str:
 )
 def test_where_they_part(before: bytes, now: bytes, said: str) -> None:
     """By message and character, both counted from 1."""
-    assert parting([before], now) == f"the prompt parted from the last one {said}"
+    assert parted([before], now) == f"the prompt parted from the last one {said}"
 
 
 def test_anthropics_system_prompt() -> None:
@@ -69,28 +75,28 @@ def test_anthropics_system_prompt() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     before = json.encode({"system": "now: 1", "messages": messages})
     now = json.encode({"system": "now: 2", "messages": messages})
-    assert parting([before], now).endswith("at its system prompt, character 6")
+    assert parted([before], now).endswith("at its system prompt, character 6")
 
 
 def test_one_that_goes_on() -> None:
     """It is the cache that was lost: the model was started anew, or others took the slot."""
-    said = parting([chat("hi")], chat("hi", "yes?", "more"))
+    said = parted([chat("hi")], chat("hi", "yes?", "more"))
     assert said == "the prompt goes on from the last one, but what was cached of that was gone"
 
 
 def test_other_conversations_are_left_alone() -> None:
     """They are known by what their user said first; the newest one of the same counts."""
-    assert parting([chat("hello")], chat("hi")) == ""
+    assert parted([chat("hello")], chat("hi")) == ""
     older, newer = chat("hi", system="1"), chat("hi", "yes?", "a", system="2")
-    said = parting([chat("title?"), newer, older], chat("hi", "yes!", "b", system="2"))
+    said = parted([chat("title?"), newer, older], chat("hi", "yes!", "b", system="2"))
     assert said.endswith("message 3 (assistant), character 4")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"prompt":"x"}', b"[" * 5000])
 def test_what_is_no_chat(body: bytes) -> None:
     """Says nothing, and does no harm."""
-    assert parting([body], body) == ""
-    assert parting([chat("hi")], body) == ""
+    assert parted([body], body) == ""
+    assert parted([chat("hi")], body) == ""
 
 
 # ---- when to look ------------------------------------------------------------------------------
@@ -144,3 +150,17 @@ def test_a_client_with_many_prompts_keeps_the_newest() -> None:
     (recent,) = partings._recent.values()
     assert len(recent) == 6
     assert partings._taken == sum(len(prompt.body) for prompt in recent)
+
+
+def test_each_prompt_is_read_once_however_many_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless one is of the same conversation: the event loop waits for it."""
+    read: list[bytes] = []
+
+    def reading(body: bytes) -> list[parting_.Part]:
+        read.append(body)
+        return parts(body)
+
+    parts = parting_._parts
+    monkeypatch.setattr(parting_, "_parts", reading)
+    found(*(asked(chat(f"hi {number}"), 0) for number in range(20)))
+    assert len(read) == len(set(read)) == 20
