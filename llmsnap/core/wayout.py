@@ -59,9 +59,10 @@ def tier_room(board: Board, slot: Slot) -> tuple[TierRoom, list[Slot]]:
 
 
 def _leave_tier(board: Board, cold: Slot, cause: Cause) -> None:
-    """Have `cold` paged out to its lower tier if there is room, else stop it."""
+    """Have `cold` paged out to its lower tier if it isn't there and there is room, else stop it."""
     lower, amount = cold.spec.lower_tier, cold.spec.lower_bytes
-    if lower and board.ledger.tier_lack(lower, amount) <= 0:
+    is_above = bool(lower) and cold.tier_held[0] == cold.spec.tier
+    if is_above and board.ledger.tier_lack(lower, amount) <= 0:
         board.page_out(cold, cause)
     else:
         board.stop(cold, cause)

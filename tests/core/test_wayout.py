@@ -157,6 +157,24 @@ def test_r09_who_finds_no_room_in_swap_is_stopped() -> None:
     assert play.at(20, arrive(2, "w")) == ["stop a"]
 
 
+def test_r09_who_was_paged_out_already_is_stopped() -> None:
+    """Where it is then there may be models that sleep nowhere else; it has no lower place to go."""
+    low: dict[str, Any] = {"lower_tier": "swap", "lower_bytes": 5 * GIB}
+    play = Play(model("a", **low), model("b"), model("s", tier="swap"), ram=20, swap=24)
+    play.up("a")
+    play.at(1, arrive(1, "b"))
+    play.at(2, slept("a"))
+    play.at(3, ready("b"))
+    play.at(4, done(1))
+    assert play.at(20, arrive(2, "s")) == ["pageout a"]
+    assert play.at(21, paged("a")) == ["sleep b"]
+    assert play.at(22, slept("b")) == ["start s"]
+    play.at(23, ready("s"))
+    play.at(24, done(2))
+    assert play.at(60, arrive(3, "b")) == ["stop a"]
+    assert play.at(61, exited("a")) == ["sleep s"]
+
+
 def test_r09_who_could_not_be_paged_out_is_stopped() -> None:
     """Its driver says so, and that it is asleep in RAM as before."""
     play = two_in_ram()
