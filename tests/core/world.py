@@ -28,8 +28,10 @@ from llmsnap.core.messages import (
     Abort,
     Action,
     Admit,
+    Adopted,
     Event,
     ForeignChanged,
+    Found,
     ModelChanged,
     ModelGoing,
     ModelSpec,
@@ -112,6 +114,7 @@ class World:
     asked_to_sleep: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     released: bool = False
+    adopting: bool = False
     shutting_down: bool = False
     tally: Counter[str] = field(default_factory=Counter)
 
@@ -239,11 +242,7 @@ class World:
         spec = self.specs[model]
         up = [name for name, other in self.processes.items() if other.on_devices and name != model]
         assert not self.constraints.forced_out(model, up), f"{model} beside {up}"
-        process.alone = self.is_alone(spec)
-        process.uses = {
-            device: 0 if process.alone else (spec.need or spec.estimate or {}).get(device, 0)
-            for device in spec.devices
-        }
+        self.grant(process, spec)
         self.processes[model] = process
         process.on_devices = True
         for device in spec.devices:
@@ -260,6 +259,14 @@ class World:
                 room = self.capacity[device] - self.foreign[device]
                 assert taken <= room, f"{model} overcommits {device}: {taken} of {room}"
         self.tally["loads"] += 1
+
+    def grant(self, process: Process, spec: ModelSpec) -> None:
+        """Note what a process may take of its devices."""
+        process.alone = self.is_alone(spec)
+        process.uses = {
+            device: 0 if process.alone else (spec.need or spec.estimate or {}).get(device, 0)
+            for device in spec.devices
+        }
 
     def is_alone(self, spec: ModelSpec) -> bool:
         """Whether nobody knows what the model needs, or no more than that it is too much."""
@@ -282,8 +289,8 @@ class World:
             assert spec.can_pause, f"{model} is paused, but can't be"
             self.tally["pauses"] += 1
         self.asked_to_sleep.discard(model)
-        process.state, process.in_tiers = "sleeping", {"ram": spec.tier_bytes}
-        self.check_tier("ram")
+        process.state, process.in_tiers = "sleeping", {spec.tier: spec.tier_bytes}
+        self.check_tier(spec.tier)
         late_s = self.rng.random() * self.odds.late_s
         fate = self.fate(model)
         self.after(self.rng.uniform(0.2, 3) + late_s, self.asleep, model, generation, fate)
@@ -311,6 +318,9 @@ class World:
         assert process.state != "stopping", f"{model} is stopped twice"
         assert not self.served(model), f"{model} is stopped with answers under way"
         ordered = self.shutting_down or self.released or model in self.unloading | self.removed
+        if self.adopting:  # its memory is as it was; nobody else could have it
+            self.tally["crowded"] += 1
+            ordered, process.in_tiers = True, {}
         assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
         assert ordered or process.state in ("ready", "asleep", "paging")
         process.state = "stopping"
@@ -360,10 +370,7 @@ class World:
         elif fate == "well":
             process.state, process.in_tiers = "ready", {}
             self.feed(ModelChanged(model, generation, Trigger(news)))
-            if news == "ready" and self.specs[model].ability_follows:
-                self.after(self.rng.uniform(0.1, 3), self.change_ability, model)
-            if self.rng.random() < self.odds.fail / 4:
-                self.after(self.rng.expovariate(1 / 20), self.crash, model, generation)
+            self.live_on(model, generation, is_new=news == "ready")
         elif fate == "refused":
             self.tally["refused to wake"] += 1
             self.tally["failures"] += 1
@@ -371,6 +378,13 @@ class World:
             self.feed(ModelChanged(model, generation, Trigger.SLEPT))
         else:
             self.died(model, generation, oom=fate == "oom")
+
+    def live_on(self, model: str, generation: int, *, is_new: bool) -> None:
+        """A process is up, or asleep: how it can sleep may be found out, and it may crash."""
+        if is_new and self.specs[model].ability_follows:
+            self.after(self.rng.uniform(0.1, 3), self.change_ability, model)
+        if self.rng.random() < self.odds.fail / 4:
+            self.after(self.rng.expovariate(1 / 20), self.crash, model, generation)
 
     def asleep(self, model: str, generation: int, fate: str) -> None:
         """A model is out of its devices, or died on the way."""
@@ -403,8 +417,13 @@ class World:
     def refuse_to_sleep(self, model: str, process: Process) -> None:
         """A driver couldn't, and left the process as it was."""
         self.tally["refused to sleep"] += 1
-        spec = replace(self.specs[model], can_sleep=False, can_pause=False)
-        self.specs[model] = spec
+        unable: dict[str, Any] = {
+            "can_sleep": False,
+            "can_pause": False,
+            "tier": "ram",
+            "lower_tier": "",
+        }
+        spec = self.specs[model] = replace(self.specs[model], **unable)
         self.feed(AbilityChanged(model, False, False, "ram", spec.tier_bytes))
         process.state, process.in_tiers = "ready", {}
         self.feed(ModelChanged(model, process.generation, Trigger.WOKEN))
@@ -442,6 +461,30 @@ class World:
         self.feed(ModelChanged(model, generation, Trigger.EXITED))
         # Late news of a generation that is gone never does anything.
         self.feed(ModelChanged(model, generation, Trigger.SLEPT))
+
+    def adopt(self, seed: int) -> None:
+        """An earlier proxy has left some models, whether or not they can be there together."""
+        rng, found = random.Random(seed), []
+        for model, spec in self.specs.items():
+            state = rng.choice(["stopped", "ready", "asleep"])
+            if state == "stopped":
+                continue
+            generation, tier = rng.randint(1, 9), rng.choice(["ram", "swap"])
+            process = self.processes[model] = Process(generation, {}, alone=False, state=state)
+            self.tally[f"adopted {state}"] += 1
+            if state == "ready":
+                self.grant(process, spec)
+                found.append(Found(model=model, generation=generation))
+                continue
+            process.on_devices, process.in_tiers = False, {tier: spec.tier_bytes}
+            self.specs[model] = replace(spec, can_sleep=True, tier=tier, lower_tier="")
+            place: dict[str, Any] = {"tier": tier, "tier_bytes": spec.tier_bytes}
+            found.append(Found(model=model, generation=generation, **place))
+        self.adopting = True
+        self.feed(Adopted(tuple(found)))
+        self.adopting = False
+        for model, process in self.processes.items():
+            self.live_on(model, process.generation, is_new=process.state == "ready")
 
     def use_elsewhere(self, device: str, amount: int) -> None:
         """Another program takes or frees memory."""
@@ -497,8 +540,13 @@ class World:
         sleeps = self.rng.random() < 0.7
         pauses = sleeps and self.rng.random() < 0.5
         lower = self.rng.choice(["", "swap"])
-        spec = replace(self.specs[model], can_sleep=sleeps, can_pause=pauses, lower_tier=lower)
-        self.specs[model] = spec
+        able: dict[str, Any] = {
+            "can_sleep": sleeps,
+            "can_pause": pauses,
+            "tier": "ram",
+            "lower_tier": lower,
+        }
+        spec = self.specs[model] = replace(self.specs[model], **able)
         places = ("ram", spec.tier_bytes, lower, spec.lower_bytes)
         self.feed(AbilityChanged(model, sleeps, pauses, *places))
 
@@ -605,7 +653,7 @@ def build(seed: int) -> World:
         grow=rng.choice([0.0, 1.0]),
         edit=random.Random(f"edits {seed}").choice([0.0, 4.0]),
     )
-    return World(
+    world = World(
         rng=rng,
         specs={spec.name: with_class(spec, seed) for spec in [*specs, pin]},
         capacity=capacity,
@@ -613,6 +661,9 @@ def build(seed: int) -> World:
         constraints=random_constraints(rng, pin),
         odds=odds,
     )
+    if random.Random(f"left {seed}").random() < 0.3:
+        world.after(0.0, world.adopt, seed)
+    return world
 
 
 def with_class(spec: ModelSpec, seed: int) -> ModelSpec:
