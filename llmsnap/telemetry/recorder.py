@@ -66,8 +66,7 @@ class Recorder:
     def request(self, record: RequestRecord) -> None:
         """Take a request that has ended."""
         self._requests.append(record)
-        if self._timer is None:
-            self._timer = self._loop.call_later(BATCH_S, self._hand_on)
+        self._soon()
 
     def move(self, record: MoveRecord) -> None:
         """Take a way up or down that has ended."""

@@ -16,6 +16,7 @@ from llmsnap.telemetry.record import (
     MoveRecord,
     Pauses,
     RequestRecord,
+    phases_spent,
 )
 from llmsnap.telemetry.tokens import Tokens
 
@@ -140,7 +141,7 @@ def request_values(record: RequestRecord) -> tuple[Value, ...]:
         record.duration_s,
         record.first_byte_s,
         record.ttft_s,
-        _text({name: round(seconds, 6) for name, seconds in record.spent().items()}),
+        _text(_rounded(record.spent())),
         record.pauses.count if record.pauses is not None else 0,
         record.pauses.ended_s if record.pauses is not None else 0.0,
         record.error,
@@ -162,7 +163,7 @@ def move_values(move: MoveRecord) -> tuple[Value, ...]:
         move.error,
         move.duration_s,
         move.swap_s if move.is_swap else None,
-        _text(_spent(move.phases)),
+        _text(_rounded(phases_spent(move.phases))),
         _text(move.departures),
         move.paused,
         _text(move.moved_bytes),
@@ -224,9 +225,8 @@ def _fields(columns: tuple[str, ...], values: tuple[object, ...]) -> dict[str, o
     }
 
 
-def _spent(phases: Phases) -> dict[str, float]:
-    spent = ((name, round(getattr(phases, f"{name}_s"), 6)) for name in PHASES)
-    return {name: seconds for name, seconds in spent if seconds}
+def _rounded(spent: dict[str, float]) -> dict[str, float]:
+    return {name: round(seconds, 6) for name, seconds in spent.items()}
 
 
 def _text(value: object) -> str:

@@ -71,7 +71,7 @@ class ModelList:
 
 
 def model_records(config: Config, loaded: Collection[str], created: int) -> list[Record]:
-    """Return one record for each listed name here, sorted by id; `created` is in Unix seconds."""
+    """Return one record for each listed name here; `created` is in Unix seconds."""
     records: list[Record] = []
     for id_, model in config.models.items():
         if model.unlisted:
@@ -82,7 +82,7 @@ def model_records(config: Config, loaded: Collection[str], created: int) -> list
             records.append(
                 _record(name, created, described, is_loaded=id_ in loaded) | {"meta": meta}
             )
-    return sorted(records, key=lambda record: str(record["id"]))
+    return records
 
 
 def peer_records(config: Config, created: int) -> list[Record]:

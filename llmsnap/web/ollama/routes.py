@@ -42,6 +42,8 @@ _OURS: Final = frozenset(
     }
 )
 """Headers of the client's request that aren't true of the one that is made of it."""
+_NO_FORM: Final = Form("", False, listing.now)
+"""Of answers that aren't streams."""
 
 
 class Serves(Protocol):
@@ -157,7 +159,7 @@ class OllamaRoutes:
     @_as_ollama
     async def embed(self, request: web.Request) -> web.StreamResponse:
         """Answer with a vector for each text."""
-        body, lines = self._named(await self._body(request)), self._lines("")
+        body, lines = self._named(await self._body(request)), _lines(_NO_FORM)
 
         def whole(said: answers.Said) -> Body:
             total_s, name = lines.elapsed_s(), body["model"]
@@ -171,14 +173,13 @@ class OllamaRoutes:
         """Answer with one vector, as older clients expect it."""
         body = self._named(await self._body(request))
         wanted = asked.embed_request(body, "prompt")
-        answer, lines = answers.embedding_answer, self._lines("")
-        return await self._ask(request, body, _EMBEDDINGS, wanted, lines, answer)
+        lines = _lines(_NO_FORM)
+        return await self._ask(request, body, _EMBEDDINGS, wanted, lines, answers.embedding_answer)
 
     async def _generate(
         self, request: web.Request, body: Body, path: str, wanted: Body, form: Form
     ) -> web.StreamResponse:
-        began = monotonic()
-        lines = Lines(form, lambda: monotonic() - began)
+        lines = _lines(form)
 
         def whole(said: answers.Said) -> Body:
             total_s = lines.elapsed_s()
@@ -258,10 +259,6 @@ class OllamaRoutes:
         except KeyError:
             raise ModelNotFound(f"model {body['model']!r} isn't one of this machine's") from None
 
-    def _lines(self, model: str) -> Lines:
-        began = monotonic()
-        return Lines(Form(model, False, listing.now), lambda: monotonic() - began)
-
     def _tag(self, id_: str) -> Body:
         model = self._config.models[id_]
         size = sum(self._memory.figure(id_).bytes.values()) if self._memory else 0
@@ -282,6 +279,12 @@ class OllamaRoutes:
         if self._keep_alive is None:
             self._keep_alive = KeepAlive(self._fleet)
         return self._keep_alive
+
+
+def _lines(form: Form) -> Lines:
+    """Return what translates a stream, and counts the time from now on."""
+    began = monotonic()
+    return Lines(form, lambda: monotonic() - began)
 
 
 def _head(request: web.Request, path: str) -> CommonHead:
