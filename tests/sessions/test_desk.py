@@ -398,3 +398,22 @@ async def test_beside_what_an_adopted_process_holds_an_empty_slot_is_filled(stag
     await stage.ask("one|two", cached=990)
 
     assert stage.slots.restored == [0]
+
+
+async def test_what_has_just_ended_counts_before_its_tokens_are_known(stage: Stage) -> None:
+    """Of two such conversations in turn, one slot holds the later one only."""
+    first, second = ("a conversation that is long enough " * 10, "another one, as long " * 20)
+
+    def turn(*parts: str) -> Turn:
+        record = RequestRecord(model="a", path="", client="", arrived_at=1.0)
+        body = json.dumps({"messages": [{"content": part} for part in parts]})
+        return Turn(record=record, path="/v1/chat/completions", body=body.encode())
+
+    for text in (first, second):
+        begun = turn(text)
+        stage.desk.begins(begun, stage.process)
+        assert isinstance(begun.record, RequestRecord)
+        begun.record.ended_at = 2.0
+
+    assert not stage.desk.begins(turn(second, "go on"), stage.process)
+    assert stage.desk.begins(turn(first, "go on"), stage.process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -61,7 +62,7 @@ async def test_one_that_is_used_or_pinned_stays(
 async def test_use_by_others_meanwhile_counts(fleet: FakeFleet, keeping: KeepAlive) -> None:
     """They haven't said how long it is to be kept."""
     keeping.end("a", 0.2)
-    await eventually(lambda: (keeping.left_s("a") or 1) < 0.19)
+    await asyncio.sleep(0)  # it looks when it was used last
     fleet.put("a", State.READY, used_at=5.0)
     await eventually(lambda: keeping.left_s("a") is None)
     assert not fleet.orders
