@@ -186,6 +186,6 @@ def prefetches(config: Config, plans: Mapping[str, Plan]) -> dict[str, Prefetch]
         return {}
     host = Host()
     return {
-        model: Prefetch(model, plan.argv, lambda: host.ram().free_bytes)
+        model: Prefetch(model, plan.argv, plan.env, lambda: host.ram().free_bytes)
         for model, plan in plans.items()
     }

@@ -17,7 +17,7 @@ from llmsnap.config.loader import Loaded
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.secrets import blank_argv
 from llmsnap.doctor.finding import Finding, Status
-from llmsnap.memory.llama_flags import Flags, read_flags
+from llmsnap.memory.llama_flags import read_flags
 from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 
@@ -59,15 +59,9 @@ def _lacks(model: ModelConfig, environ: Mapping[str, str]) -> Iterator[tuple[str
         yield f"{program!r} isn't found, or isn't a program", remedy
     if PurePath(program).name.startswith("llama-server") and _DOWNLOADS.isdisjoint(argv):
         own = dict(entry.partition("=")[::2] for entry in model.env)
-        for file in _files(read_flags(argv, {**environ, **own})):
+        for file in read_flags(argv, {**environ, **own}).files:
             if not Path(file).is_file():
                 yield f"its file {file!r} isn't there", "fetch it, or correct its path in `cmd`"
-
-
-def _files(flags: Flags) -> Iterator[str]:
-    """Yield the files that a llama-server reads."""
-    draft = flags.draft.model if flags.draft else ""
-    yield from filter(None, (flags.model, draft, flags.mmproj, *flags.loras))
 
 
 async def llama_server(

@@ -105,6 +105,8 @@ class Flags:
     checkpoints: int = 32
     """Most copies of a slot's state that are kept, with sliding windows and recurrent layers."""
     mmap: bool = True
+    direct_io: bool = False
+    """Whether the file is read past the page cache."""
     repack: bool = True
     kv_offload: bool = True
     swa_full: bool = False
@@ -121,12 +123,15 @@ class Flags:
     fit: bool = True
     """Whether what isn't said of context and layers is shrunk to what is free at the start."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are named: models, projector, adapters."""
+        draft = self.draft.model if self.draft else ""
+        return tuple(filter(None, (self.model, draft, self.mmproj, *self.loras)))
+
 
 def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
-    """Return what `argv` says, and `LLAMA_ARG_…` in `env` where it doesn't.
-
-    What can't be understood counts as not said: the server itself will complain.
-    """
+    """Return what `argv` says, else `LLAMA_ARG_…` in `env`; what makes no sense isn't said."""
     said = {**_of_environment(env), **_of_command(argv)}
     parallel = _number(said, "parallel", -1)
     on = {name: _is_on(said.get(name, "")) for name in _SWITCHES}
@@ -150,6 +155,7 @@ def read_flags(argv: Sequence[str], env: Mapping[str, str]) -> Flags:
         cache_ram_mib=_whole(said["cache_ram"], -1) if "cache_ram" in said else None,
         checkpoints=max(0, _number(said, "checkpoints", 32)),
         mmap=_maps(said.get("load_mode", ""), on["mmap"], on["direct_io"]),
+        direct_io=bool(on["direct_io"]) or said.get("load_mode") == "dio",
         repack=on["repack"] is not False,
         kv_offload=on["kv_offload"] is not False,
         swa_full=on["swa_full"] is True,

@@ -7,10 +7,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from llmsnap.config.argv import llama_words
 from llmsnap.config.parts import parts_of
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
@@ -21,6 +22,7 @@ from llmsnap.core.messages import (
     ModelView,
     RequestArrived,
 )
+from llmsnap.memory.llama_flags import read_flags
 from llmsnap.memory.pagecache import cached_bytes
 
 logger = logging.getLogger(__name__)
@@ -33,38 +35,22 @@ _KEPT_BYTES: Final = 1024 * _MIB
 _KEPT_SHARE: Final = 10
 _TOLD_BYTES: Final = 64 * _MIB
 
-_NAMING: Final = frozenset(
-    {
-        "-m",
-        "--model",
-        "-mm",
-        "--mmproj",
-        "-md",
-        "--model-draft",
-        "--spec-draft-model",
-        "--lora",
-    }
-)
-_DIRECT: Final = frozenset({"-dio", "--direct-io"})
-_LOAD_MODE: Final = frozenset({"-lm", "--load-mode"})
-
 _TELLING: Final = (RequestArrived, ModelChanged)
 """After these a model may be wanted that wasn't, or can't start although it is."""
 
 
-def files_of(argv: Sequence[str]) -> tuple[Path, ...]:
+def files_of(argv: Sequence[str], env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files that a server with this command reads when it starts.
 
     They are what llama-server's options name, a split model's parts with it; where these name
     none, all large files among the arguments. Empty when they are read past the page cache.
     """
-    options = tuple(_options(argv))
-    if any(map(_reads_directly, options)):
+    flags = read_flags(argv, env)
+    if flags.direct_io:
         return ()
-    named = [value for option, value in options if option in _NAMING]
-    found = [path for value in named for path in (value, *value.split(",")) if _size(path)]
+    found = [path for path in flags.files if _size(path)]
     if not found:
-        found = [path for pair in options for path in pair if _size(path) > _LARGE_BYTES]
+        found = [word for word in llama_words(argv) if _size(word) > _LARGE_BYTES]
     parts = (part for path in found for part in parts_of(path) if _size(part))
     return tuple(dict.fromkeys(map(Path, parts)))
 
@@ -84,12 +70,14 @@ class Prefetch:
         self,
         model: str,
         argv: Sequence[str],
+        env: Mapping[str, str],
         free_bytes: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
         self._argv = argv
+        self._env = env
         self._free_bytes = free_bytes
         self._clock = clock
         self._called_off: threading.Event | None = None
@@ -123,7 +111,7 @@ class Prefetch:
         began = self._clock()
         reading = _Reading(self._free_bytes, called_off)
         try:
-            reading.take(files_of(self._argv))
+            reading.take(files_of(self._argv, self._env))
         except Exception as error:  # a thread's root: to read ahead is never needed
             logger.debug("model %s: reading ahead failed: %s", self._model, error)
         if reading.read_bytes > _TOLD_BYTES:
@@ -220,21 +208,6 @@ class _Reading:
     def _has_room(self, length: int) -> bool:
         """Whether there is room for all that is in the cache by now and `length` more."""
         return self._cached_bytes + length <= spare_bytes(self._free_bytes())
-
-
-def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each argument with its value: what follows `=` in it, or else the next argument."""
-    for index, argument in enumerate(argv[1:], 1):
-        option, equals, value = argument.partition("=")
-        if equals:
-            yield option, value
-        yield argument, argv[index + 1] if index + 1 < len(argv) else ""
-
-
-def _reads_directly(pair: tuple[str, str]) -> bool:
-    """Whether this option, with its value, means reading past the page cache."""
-    option, value = pair
-    return option in _DIRECT or (option in _LOAD_MODE and value == "dio")
 
 
 def _size(path: str) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from llmsnap.config.argv import llama_words
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.slots import Slot
@@ -49,12 +50,11 @@ def best_of(candidates: Iterable[Saved], chain: Chain) -> Wish | None:
 
 def slot_count(argv: Sequence[str]) -> int:
     """Return how many slots a server with this command has, until it tells itself."""
-    for word, following in pairwise([*argv, ""]):
-        option, equals, value = word.partition("=")
-        if option in ("-np", "--parallel"):
-            said = value if equals else following
-            return int(said) if said.isdecimal() and int(said) else _USUAL_SLOTS
-    return _USUAL_SLOTS
+    count = _USUAL_SLOTS
+    for word, following in pairwise([*llama_words(argv), ""]):
+        if word in ("-np", "--parallel"):
+            count = int(following) if following.isdecimal() and int(following) else _USUAL_SLOTS
+    return count
 
 
 def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:

@@ -67,7 +67,7 @@ class Gate:
 
 def prefetch(path: Path, free_bytes: Callable[[], int] = lambda: 100 * GIB) -> Prefetch:
     """Reads `path`."""
-    return Prefetch("b", ("server", "-m", str(path)), free_bytes)
+    return Prefetch("b", ("server", "-m", str(path)), {}, free_bytes)
 
 
 async def done(reads: Prefetch) -> None:
@@ -99,13 +99,21 @@ def test_what_llama_server_is_told_to_load(options: str, tmp_path: Path) -> None
     paths = [sparse(tmp_path, f"{name}.gguf") for name in "mpdl"]
     sparse(tmp_path, "large", GIB)
     argv = ("server", *options.format(f=tmp_path).split(), "--log-file", f"{tmp_path}/large")
-    assert sorted(files_of(argv)) == sorted(paths)
+    assert sorted(files_of(argv, {})) == sorted(paths)
 
 
 def test_several_adapters_in_one_option(tmp_path: Path) -> None:
     """With commas between; a comma may be part of a name, too."""
     one, two, odd = (sparse(tmp_path, name) for name in ("1.gguf", "2.gguf", "a,b.gguf"))
-    assert files_of(["server", "-m", f"{odd}", "--lora", f"{one},{two}"]) == (odd, one, two)
+    assert files_of(["server", "-m", f"{odd}", "--lora", f"{one},{two}"], {}) == (odd, one, two)
+
+
+def test_a_model_that_the_environment_names(tmp_path: Path) -> None:
+    """As llama-server takes all its options."""
+    path = sparse(tmp_path, "m.gguf")
+    assert files_of(["server"], {"LLAMA_ARG_MODEL": f"{path}"}) == (path,)
+    direct = {"LLAMA_ARG_MODEL": f"{path}", "LLAMA_ARG_LOAD_MODE": "dio"}
+    assert files_of(["server"], direct) == ()
 
 
 def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
@@ -113,7 +121,7 @@ def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
     parts = [sparse(tmp_path, f"m-0000{i}-of-00004.gguf") for i in (1, 2, 4)]
     sparse(tmp_path, "m-00001-of-00002.gguf")
     argv = ("server", "-m", str(parts[1]), "--lora", str(parts[0]))
-    assert files_of(argv) == tuple(parts)
+    assert files_of(argv, {}) == tuple(parts)
 
 
 def test_a_command_that_names_no_model_by_an_option_of_llama_server(tmp_path: Path) -> None:
@@ -126,23 +134,23 @@ def test_a_command_that_names_no_model_by_an_option_of_llama_server(tmp_path: Pa
         (f"{program}", f"--weights={large}", f"--settings={small}"),
         (f"{program}", "-m", "org/name", "--weights", f"{large}"),
     ):
-        assert files_of(argv) == (large,)
+        assert files_of(argv, {}) == (large,)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     """A folder, a name on a hub, a text too long for a path, a pipe that would block."""
     os.mkfifo(tmp_path / "pipe")
     for value in (str(tmp_path), "org/name", "x" * 5000, "a\0b", "", str(tmp_path / "pipe")):
-        assert files_of(["server", "-m", value]) == ()
-    assert files_of(["server", "-m"]) == files_of([]) == ()
+        assert files_of(["server", "-m", value], {}) == ()
+    assert files_of(["server", "-m"], {}) == files_of([], {}) == ()
 
 
 @pytest.mark.parametrize("options", ["-dio", "--direct-io", "-lm dio", "--load-mode dio"])
 def test_what_is_read_past_the_page_cache_is_left_alone(options: str, tmp_path: Path) -> None:
     """Direct I/O finds nothing there."""
     path = sparse(tmp_path, "m.gguf")
-    assert files_of(["server", "-m", str(path), *options.split()]) == ()
-    assert files_of(["server", "-m", str(path), "--load-mode", "mmap"]) == (path,)
+    assert files_of(["server", "-m", str(path), *options.split()], {}) == ()
+    assert files_of(["server", "-m", str(path), "--load-mode", "mmap"], {}) == (path,)
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ class Recorded(Prefetch):
     """Writes down what it is told."""
 
     def __init__(self, model: str, told: list[str]) -> None:
-        super().__init__(model, (), lambda: 0)
+        super().__init__(model, (), {}, lambda: 0)
         self._name, self._told = model, told
 
     def begin(self) -> None:
