@@ -24,12 +24,13 @@ SHORT = ("--lengths", "100", "--turns", "1", "--tokens", "4")
 
 
 def config() -> str:
-    """Two models and room for one; one that doesn't start, and one that is pinned."""
+    """Two models and room for one, no sleep, no saved slots; one doesn't start, one is pinned."""
     command = json.dumps(" ".join(server_argv(tiny_gguf())))
     return f"""
 memory: {{devices: {{host: 1GiB}}}}
 schedule: {{hold: 0}}
 sleep: {{mode: 'off'}}
+sessions: {{mode: 'off'}}
 startPort: {free_ports(4)}
 models:
   a: {{cmd: {command}, ram: 800MiB, aliases: [first]}}
