@@ -54,12 +54,12 @@ def _turn_of(order: Order, record: RequestRecord) -> Turn | None:
         return None
     if not payload.size or payload.size > _MOST_BYTES:
         return None
-    headers, segments = order.request.headers, payload.segments
-    whole = len(segments) == 1 and isinstance(segments[0], bytes)
+    kept = record.capture.request if record.capture is not None else b""
+    headers = order.request.headers
     return Turn(
         record=record,
         path=record.path,
-        body=bytes(segments[0]) if whole else b"".join(segments),
+        body=kept or b"".join(payload.segments),
         scope=digest(offered_key(order.request)) if order.hidden else "",
         session=next((name for key in SESSION_HEADERS if (name := headers.get(key, ""))), ""),
     )
