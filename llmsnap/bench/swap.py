@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from llmsnap.bench import disks
-from llmsnap.bench.agreement import Agreement, agreement, with_proxys_word
+from llmsnap.bench.agreement import agreement, with_proxys_word
 from llmsnap.bench.programme import Programme, swap_scenes
 from llmsnap.bench.report import Report, this_machine
 from llmsnap.bench.run import Progress, Run
@@ -68,8 +68,8 @@ class SwapBench:
             settings=_settings(wishes, self._models, others),
         )
 
-    def run(self, show: Callable[[Progress], None]) -> Agreement | None:
-        """Measure into `report`; return whether the proxy has seen the same."""
+    def run(self, show: Callable[[Progress], None]) -> None:
+        """Measure into `report`, with a note on whether the proxy has seen the same."""
         wishes = self._wishes
         names = [server.name for server in self._others]
         programme = Programme(
@@ -94,9 +94,9 @@ class SwapBench:
             show=show,
         ).measure()
         self.report.notes += silent_servers(self.report.samples)
-        return self._compare_with_proxy()
+        self._compare_with_proxy()
 
-    def _compare_with_proxy(self) -> Agreement | None:
+    def _compare_with_proxy(self) -> None:
         """Ask the proxy what it has seen of the same requests, and which engines it runs."""
         report = self.report
         try:
@@ -104,10 +104,8 @@ class SwapBench:
             report.engines = {m: w for m in self._models if (w := self._proxy.engine(m))}
         except (LlmsnapError, KeyError, TypeError) as error:
             report.notes.append(f"the proxy's own figures can't be had: {error}")
-        found = agreement(report.samples)
-        if found is not None:
+        if found := agreement(report.samples):
             report.notes.append(str(found))
-        return found
 
     def _with_proxys_word(self) -> list[Sample]:
         """Return the samples with the proxy's figures; its rows come in batches, so it may take."""

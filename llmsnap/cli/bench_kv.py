@@ -15,7 +15,7 @@ from llmsnap.bench.own import own_proxy
 from llmsnap.bench.report import Report
 from llmsnap.bench.swap import SwapBench, Wishes
 from llmsnap.bench.variants import Variant, variants
-from llmsnap.cli.bench_output import Screen, finish, writes_reports
+from llmsnap.cli.bench_output import finish, run, writes_reports
 from llmsnap.cli.bench_swap import read_lengths
 from llmsnap.cli.places import find_config
 from llmsnap.cli.serve import FILE
@@ -78,7 +78,7 @@ def kv(
     )
     report = _measured(loaded, original, chosen, _wishes(chosen, lengths, turns, limit_s, tokens))
     copies.sum_up(report, loaded, original, chosen, lengths)
-    finish(report, {name.removesuffix("_file"): path for name, path in files.items()})
+    finish(report, files)
 
 
 def _wishes(
@@ -105,8 +105,7 @@ def _measured(
         path.write_text(copies.configuration(loaded, original, chosen))
         with own_proxy(path) as proxy:
             bench = SwapBench(wishes, proxy, [], _now, kind="kv", scenes=copies.SCENES)
-            with Screen(bench.report) as screen:
-                bench.run(screen.show)
+            run(bench)
     return bench.report
 
 

@@ -18,6 +18,7 @@ from llmsnap.bench.page import page
 from llmsnap.bench.report import Report, write, write_text
 from llmsnap.bench.rows import COLUMNS, table
 from llmsnap.bench.run import INTERRUPTED, Progress
+from llmsnap.bench.swap import SwapBench
 from llmsnap.cli.ps import duration
 from llmsnap.cli.tables import made_table, print_table
 from llmsnap.errors import LlmsnapError
@@ -64,6 +65,12 @@ class Screen:
         return self._live.console.is_terminal
 
 
+def run(bench: SwapBench) -> None:
+    """Run it, and show how far it is."""
+    with Screen(bench.report) as screen:
+        bench.run(screen.show)
+
+
 def progress_line(progress: Progress) -> str:
     """Return how far a run is, in words."""
     case = progress.case
@@ -75,7 +82,7 @@ def progress_line(progress: Progress) -> str:
 
 
 def writes_reports(command: Command) -> Command:
-    """Give a command `--json`, `--csv`, `--markdown` and `--html`; it gets them in `files`."""
+    """Give a command `--json`, `--csv`, `--markdown` and `--html`; for `finish`."""
     for form in ("html", "markdown", "csv", "json"):
         command = click.option(
             f"--{form}",
@@ -87,7 +94,7 @@ def writes_reports(command: Command) -> Command:
 
 
 def finish(report: Report, files: dict[str, Path | None]) -> None:
-    """Print the report, write its files, and leave with the exit code that fits."""
+    """Print the report, write the files of `writes_reports`, and leave with the exit code."""
     print_table(COLUMNS, table(report))
     for title, remarks in report.remarks():
         for remark in remarks:
@@ -95,7 +102,8 @@ def finish(report: Report, files: dict[str, Path | None]) -> None:
     if report.ended:
         click.echo(f"not all was measured: {report.ended}", err=True)
     written = [path for path in files.values() if path]
-    for form, path in files.items():
+    for option, path in files.items():
+        form = option.removesuffix("_file")
         if path and form == "json":
             write(report, path)
         elif path:

@@ -15,7 +15,7 @@ import click
 from llmsnap.bench.own import own_proxy
 from llmsnap.bench.servers import Server, meet
 from llmsnap.bench.swap import SwapBench, Wishes
-from llmsnap.cli.bench_output import Screen, finish, writes_reports
+from llmsnap.cli.bench_output import finish, run, writes_reports
 from llmsnap.cli.client import talks_to_proxy
 from llmsnap.cli.serve import FILE
 from llmsnap.client.proxy import Client
@@ -106,6 +106,5 @@ def swap(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is reported then, too
     with own_proxy(config) if config else nullcontext(meet(url, key)) as proxy:
         bench = SwapBench(wishes, proxy, others, lambda: datetime.now().astimezone())
-        with Screen(bench.report) as screen:
-            bench.run(screen.show)
-    finish(bench.report, {name.removesuffix("_file"): path for name, path in files.items()})
+        run(bench)
+    finish(bench.report, files)
