@@ -31,6 +31,8 @@ def adopt(board: Board, event: Adopted) -> None:
             crowded.append(slot)
     for slot in crowded:
         _end(board, slot)
+    if crowded:
+        board.ledger.tolerate()
 
 
 def _rank(slot: Slot, found: Found) -> tuple[bool, bool]:
@@ -53,17 +55,7 @@ def _end(board: Board, slot: Slot) -> None:
     """Stop `slot`; nobody relied on what it holds, but it is there until its process is gone."""
     slot.move(Trigger.ADOPTED)
     slot.share, slot.booked = board.ledger.share_of(slot), {}
-    _tolerate(board, slot)
     board.stop(slot, Cause(Why.CROWDED))
-
-
-def _tolerate(board: Board, crowded: Slot) -> None:
-    """Let `crowded` be beside models of unknown size while it ends."""
-    for slot in board.slots.values():
-        if slot.is_on_devices and slot.share is not None:
-            overlap = crowded.share is not None and slot.share.bytes.keys() & crowded.share.bytes
-            if overlap:
-                slot.share = replace(slot.share, alone=False)
 
 
 def _find_asleep(board: Board, slot: Slot, found: Found) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 
 from llmsnap.core.lifecycle import State
@@ -53,6 +54,21 @@ class Ledger:
         """Work out anew who is servable; to be called when a need changed."""
         for slot in self._slots:
             slot.servable = not self.overdrawn(slot)
+
+    def tolerate(self) -> None:
+        """Let those be that are up together, though by the books they couldn't have come so."""
+        up = [slot for slot in self._slots if slot.is_on_devices and slot.share is not None]
+        for device, left in self.capacity.items():
+            beside = [slot for slot in up if slot.share is not None and device in slot.share.bytes]
+            crowd = [slot for slot in beside if not slot.spec.pinned]
+            for slot in beside:
+                assert slot.share is not None
+                if slot.share.alone and len(crowd) > (slot in crowd):
+                    slot.share = replace(slot.share, alone=False)
+                if not slot.share.alone:
+                    amount = min(slot.booked.get(device, 0), left)
+                    slot.booked = {**slot.booked, device: amount}
+                    left -= amount
 
     @property
     def room(self) -> dict[str, int]:

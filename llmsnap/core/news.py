@@ -82,11 +82,7 @@ def need_changed(board: Board, event: NeedChanged) -> None:
     _learn(board, slot, board.ledger.capped(slot, event.need) if growing else dict(event.need))
     slot.need_is_news = True
     if slot.share is not None:
-        slot.share = board.ledger.share_of(slot)
-        slot.booked = {
-            device: min(amount, slot.booked.get(device, 0))
-            for device, amount in slot.share.bytes.items()
-        }
+        slot.hold(board.ledger.share_of(slot))
 
 
 def need_estimated(board: Board, event: NeedEstimated) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
@@ -37,7 +36,7 @@ def take_over(board: Board, event: Reconfigured) -> None:
         _settle_call(board, slot)
         if slot.share is not None:
             _settle_share(board, slot)
-    _tolerate(board)
+    board.ledger.tolerate()
 
 
 def replace_outdated(board: Board) -> None:
@@ -120,26 +119,4 @@ def _settle_share(board: Board, slot: Slot) -> None:
         share = replace(slot.share, pinned=slot.spec.pinned)
     else:
         share = board.ledger.share_of(slot)
-    slot.share = share
-    slot.booked = _smaller(slot.booked, share.bytes)
-
-
-def _smaller(booked: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    return {device: min(amount, booked.get(device, 0)) for device, amount in now.items()}
-
-
-def _tolerate(board: Board) -> None:
-    """Let those be that are up together, though they couldn't have come so by the new books."""
-    up = [slot for slot in board.slots.values() if slot.is_on_devices and slot.share is not None]
-    for device, capacity in board.ledger.capacity.items():
-        beside = [slot for slot in up if slot.share is not None and device in slot.share.bytes]
-        crowd = [slot for slot in beside if not slot.spec.pinned]
-        left = capacity
-        for slot in beside:
-            assert slot.share is not None
-            if slot.share.alone and len(crowd) > (slot in crowd):
-                slot.share = replace(slot.share, alone=False)
-            if not slot.share.alone:
-                amount = min(slot.booked.get(device, 0), left)
-                slot.booked = {**slot.booked, device: amount}
-                left -= amount
+    slot.hold(share)

@@ -143,6 +143,11 @@ class Slot:
         """Change the state as the table says; raise InvalidTransition where it has no such move."""
         self.state = advance(self.state, trigger)
 
+    def hold(self, share: Share) -> None:
+        """Note that it holds `share` now; what was booked of a device only shrinks."""
+        self.share = share
+        self.booked = {d: min(size, self.booked.get(d, 0)) for d, size in share.bytes.items()}
+
     def _still_or_just_left(self, states: frozenset[State]) -> bool:
         where = self.stopped_from if self.state is State.STOPPING else self.state
         return where in states
