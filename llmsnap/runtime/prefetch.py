@@ -13,7 +13,6 @@ from typing import Final
 
 from llmsnap.config.argv import llama_words
 from llmsnap.config.parts import parts_of
-from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
     Action,
     Admit,
@@ -22,6 +21,7 @@ from llmsnap.core.messages import (
     ModelView,
     RequestArrived,
 )
+from llmsnap.core.slot import DOWN
 from llmsnap.memory.llama_flags import read_flags
 from llmsnap.memory.pagecache import cached_bytes
 
@@ -159,7 +159,7 @@ class ReadAhead:
         if model not in self._prefetches:
             return False
         view = self._view(model)
-        return view.waiting > 0 and view.state in (State.STOPPED, State.FAILED)
+        return view.waiting > 0 and view.state in DOWN
 
     def _turn_to(self, model: str | None) -> None:
         if model == self._read:

@@ -36,6 +36,7 @@ from llmsnap.core.messages import (
     UnloadRequested,
     Wake,
 )
+from llmsnap.core.slot import DOWN, SLUMBER
 from llmsnap.errors import (
     Conflict,
     LlmsnapError,
@@ -62,7 +63,6 @@ logger = logging.getLogger(__name__)
 Watcher = Callable[[ModelView, State], None]
 
 _NEWS: Final = (ModelChanged, ModelGoing)
-_GONE: Final = (State.STOPPED, State.FAILED)
 _LAST_KILL_S: Final = 5.0
 _SHOWN_HISTORY: Final = 20
 
@@ -211,7 +211,7 @@ class Supervisor:
     async def sleep(self, model: str) -> None:
         """Put idle `model` to sleep and return when it is; raise Conflict when it can't be."""
         view, rest = self.view(model), self.rest(model)
-        if view.state in (State.ASLEEP, State.PAGING):
+        if view.state in SLUMBER:
             return
         if view.state is not State.READY:
             raise Conflict(
@@ -237,7 +237,7 @@ class Supervisor:
         if timeout_s is None:
             timeout_s = self._runners[model].unload_timeout_s
         self.post(UnloadRequested(model, timeout_s))
-        if self.view(model).state not in _GONE and not self.fatal.done():
+        if self.view(model).state not in DOWN and not self.fatal.done():
             gone: asyncio.Future[None] = self._loop.create_future()
             self._gone.setdefault(model, []).append(gone)
             await gone
@@ -250,7 +250,7 @@ class Supervisor:
 
     async def unload_all(self) -> None:
         """Unload every model, all at once."""
-        models = [view.model for view in self.views() if view.state not in _GONE]
+        models = [view.model for view in self.views() if view.state not in DOWN]
         await asyncio.gather(*(self.unload(model) for model in models))
 
     async def shutdown(self, grace_s: float, *, hand_over: bool = False) -> None:
@@ -349,7 +349,7 @@ class Supervisor:
 
     def _tell(self, steps: Sequence[Transition]) -> None:
         for step in steps:
-            if step.after in _GONE:
+            if step.after in DOWN:
                 for gone in self._gone.pop(step.model, ()):
                     if not gone.done():
                         gone.set_result(None)
