@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
 
-from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, ModelView, ReleaseRequested, ResumeRequested
 from llmsnap.core.slot import DOWN, SLUMBER
 from llmsnap.errors import Conflict
@@ -26,7 +23,7 @@ class Releases(Protocol):
 
     def post(self, event: Event) -> None: ...
 
-    def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
+    async def next_event(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +52,14 @@ async def release(supervisor: Releases, terms: Terms) -> list[ModelView]:
     It stays so when the caller gives up waiting. Raises Conflict when it was taken again before all
     of it was free.
     """
-    moved = asyncio.Event()
-    unwatch = supervisor.watch(lambda *_: moved.set())
-    try:
-        supervisor.post(ReleaseRequested(terms.for_s, terms.refuse, terms.timeout_s))
-        while True:
-            views = supervisor.views()
-            busy = [view.model for view in views if view.state not in _GONE]
-            if not busy:
-                return views
-            held = supervisor.released
-            if held is None:
-                raise Conflict(f"resumed before {', '.join(busy)} had left; release again")
-            moved.clear()
-            await _either(moved, held.left_s)
-    finally:
-        unwatch()
+    supervisor.post(ReleaseRequested(terms.for_s, terms.refuse, terms.timeout_s))
+    while busy := [view.model for view in supervisor.views() if view.state not in _GONE]:
+        if supervisor.released is None:
+            raise Conflict(f"resumed before {', '.join(busy)} had left; release again")
+        await supervisor.next_event()
+    return supervisor.views()
 
 
 def resume(supervisor: Releases) -> None:
     """Let models load again; who has waited goes first."""
     supervisor.post(ResumeRequested())
-
-
-_LOOK_S: Final = 0.5
-
-
-async def _either(moved: asyncio.Event, left_s: float) -> None:
-    """Wait until a model has moved; not for long, as a resume moves none."""
-    try:
-        async with asyncio.timeout(min(left_s, _LOOK_S)):
-            await moved.wait()
-    except TimeoutError:
-        pass

@@ -201,6 +201,11 @@ class Supervisor:
 
         return unwatch
 
+    async def next_event(self) -> None:
+        """Return soon after anything that the scheduler is told."""
+        self._news.clear()
+        await self._news.wait()
+
     # ---- for administrators --------------------------------------------------------------------
 
     async def load(self, model: str) -> None:
@@ -223,7 +228,8 @@ class Supervisor:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in rest.refusals.items())
             raise Conflict(f"model {model!r} can't sleep ({reasons or 'not known yet'})")
         self.post(SleepRequested(model))
-        await self._settled(model, State.SLEEPING)
+        while self.view(model).state is State.SLEEPING:
+            await self.next_event()
         after = self.view(model)
         if after.state is not State.ASLEEP:
             raise Conflict(after.error or f"model {model!r} is {after.state} and not asleep")
@@ -241,12 +247,6 @@ class Supervisor:
             gone: asyncio.Future[None] = self._loop.create_future()
             self._gone.setdefault(model, []).append(gone)
             await gone
-
-    async def _settled(self, model: str, passing: State) -> None:
-        """Wait until `model` has left the state `passing`."""
-        while self.view(model).state is passing:
-            self._news.clear()
-            await self._news.wait()
 
     async def unload_all(self) -> None:
         """Unload every model, all at once."""
@@ -382,8 +382,7 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not self._is_quiet():
-                    self._news.clear()
-                    await self._news.wait()
+                    await self.next_event()
         return self._is_quiet()
 
     def _has(self, model: str) -> bool:
