@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Final, Protocol
 
 from llmsnap.core.messages import Event, ModelView, ReleaseRequested, ResumeRequested
@@ -36,23 +35,13 @@ class Held:
     """Whether requests are refused meanwhile; else they wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How the memory is to be given back. Times are seconds; infinite: no limit."""
-
-    for_s: float = inf
-    timeout_s: float = inf
-    """How long answers may go on that can't be paused."""
-    refuse: bool = False
-
-
-async def release(supervisor: Releases, terms: Terms) -> list[ModelView]:
-    """Give all memory back; return all models once it is shown free.
+async def release(supervisor: Releases, order: ReleaseRequested) -> list[ModelView]:
+    """Give all memory back as `order` says; return all models once it is shown free.
 
     It stays so when the caller gives up waiting. Raises Conflict when it was taken again before all
     of it was free.
     """
-    supervisor.post(ReleaseRequested(terms.for_s, terms.refuse, terms.timeout_s))
+    supervisor.post(order)
     while busy := [view.model for view in supervisor.views() if view.state not in _GONE]:
         if supervisor.released is None:
             raise Conflict(f"resumed before {', '.join(busy)} had left; release again")

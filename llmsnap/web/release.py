@@ -10,8 +10,9 @@ import msgspec
 from aiohttp import web
 
 from llmsnap.config.quantities import parse_duration
+from llmsnap.core.messages import ReleaseRequested
 from llmsnap.errors import BadRequest
-from llmsnap.runtime.release import Held, Releases, Terms, release, resume
+from llmsnap.runtime.release import Held, Releases, release, resume
 from llmsnap.web.body import HeldBody
 from llmsnap.web.envelope import json_answer
 
@@ -47,8 +48,8 @@ class ReleaseRoutes:
 
         Raises BadRequest, and Conflict when it was taken again before that.
         """
-        terms, began = await _terms(request), self._clock()
-        views = await release(self._supervisor, terms)
+        order, began = await _order(request), self._clock()
+        views = await release(self._supervisor, order)
         return json_answer(
             {
                 "released": held_entry(self._supervisor.released),
@@ -71,11 +72,11 @@ def held_entry(held: Held | None) -> dict[str, Any] | None:
     return {"left_s": left_s, "refuse": held.refuses}
 
 
-async def _terms(request: web.Request) -> Terms:
+async def _order(request: web.Request) -> ReleaseRequested:
     text = await HeldBody.of_request(request, _MOST_BYTES).whole()
     try:
         wanted = msgspec.json.decode(text, type=_Wanted) if text else _Wanted()
-        return Terms(
+        return ReleaseRequested(
             for_s=_seconds(wanted.for_),
             timeout_s=_seconds(wanted.timeout),
             refuse=wanted.refuse,

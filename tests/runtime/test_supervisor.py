@@ -414,8 +414,7 @@ async def test_shutdown_returns_when_every_child_is_gone(stage: Stage) -> None:
     stage.ready("a")
     stage.background.spawn(asyncio.sleep(60), name="x")
     closing = asyncio.ensure_future(stage.supervisor.shutdown(5))
-    await asyncio.sleep(0.02)
-    assert stage.scheduler.events[-1] == ShutdownRequested(5)
+    await eventually(lambda: stage.scheduler.events[-1] == ShutdownRequested(5))
     assert not closing.done()
     stage.exited("a")
     await closing
