@@ -16,6 +16,7 @@ from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.secrets import blank, blank_command
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView, Phases
+from llmsnap.core.slot import DOWN
 from llmsnap.errors import BadRequest, Conflict, ModelNotFound
 from llmsnap.runtime.rest import RestView
 from llmsnap.sleep.driver import Moved
@@ -23,7 +24,6 @@ from llmsnap.web.devices import DeviceRoutes, Memory, memory_entry
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.neighbours import Neighbours
 from llmsnap.web.ollama.listing import VERSION as OLLAMA
-from llmsnap.web.openai import UNLOADED_STATES
 
 PEER_STATES: Final = {State.SLEEPING: "sleepPending", State.PAGING: "asleep"}
 """States that `/running` calls by the name that its users know."""
@@ -121,7 +121,7 @@ class Admin:
 
     def _running(self) -> Iterable[dict[str, Any]]:
         for view in self._fleet.views():
-            if view.state in UNLOADED_STATES:
+            if view.state in DOWN:
                 continue
             model = self._models[view.model]
             yield {

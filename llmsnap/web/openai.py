@@ -10,13 +10,10 @@ from aiohttp import web
 
 from llmsnap.config.peers import peer_models
 from llmsnap.config.schema import Capabilities, Config, ModelConfig
-from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
+from llmsnap.core.slot import DOWN
 from llmsnap.web.envelope import json_answer
 from llmsnap.web.standins import StandIns
-
-UNLOADED_STATES: Final = frozenset({State.STOPPED, State.FAILED})
-"""The states without a process; llama-swap calls all others `loaded`."""
 
 _SAID_BY_CAPABILITIES: Final = frozenset(
     {"architecture", "capabilities", "supported_parameters", "context_length"}
@@ -49,7 +46,7 @@ class ModelList:
 
     def records(self) -> list[Record]:
         """Return a record for each name that can be asked for, sorted by id."""
-        loaded = {view.model for view in self._views() if view.state not in UNLOADED_STATES}
+        loaded = {view.model for view in self._views() if view.state not in DOWN}
         created = int(datetime.now(UTC).timestamp())
         records: list[Record] = [
             *model_records(self._config, loaded, created),

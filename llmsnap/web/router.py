@@ -16,13 +16,14 @@ from llmsnap import __version__
 from llmsnap.config.schema import Config
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
+from llmsnap.core.slot import DOWN
 from llmsnap.errors import BadRequest, LlmsnapError
 from llmsnap.runtime.tasks import Background
 from llmsnap.telemetry.events import Follower
 from llmsnap.web.admin import Fleet, known_model
 from llmsnap.web.body import HeldBody
 from llmsnap.web.envelope import json_answer
-from llmsnap.web.openai import UNLOADED_STATES, ModelList, Record
+from llmsnap.web.openai import ModelList, Record
 from llmsnap.web.select import in_json
 from llmsnap.web.sse import event_head, send_events
 from llmsnap.web.standins import StandIns
@@ -133,7 +134,7 @@ class RouterRoutes:
     async def unload(self, request: web.Request) -> web.Response:
         """Begin to unload a model. Raises BadRequest when there is nothing to unload."""
         model = await self._model(request)
-        if self._fleet.view(model).state in UNLOADED_STATES:
+        if self._fleet.view(model).state in DOWN:
             raise BadRequest(f"model {model!r} is not running")
         self._background.spawn(self._take_down(model), name=f"router: unload {model}")
         return json_answer({"success": True})
