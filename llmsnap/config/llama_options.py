@@ -209,7 +209,7 @@ def option_of(name: str, value: str) -> tuple[str, ...]:
         return dashed(name), value
     wanted = is_on if bare == name else not is_on
     if name in _SHORT or bare in _ONLY_ON:
-        return (dashed(name),) if is_on else ()
+        return (dashed(bare),) if wanted else ()
     return (dashed(bare if wanted else f"no-{bare}"),)
 
 

@@ -76,7 +76,6 @@ class Restored(msgspec.Struct, frozen=True):
     """What a server says of a restore."""
 
     n_restored: int = 0
-    n_read: int = 0
 
 
 _Said = TypeVar("_Said")

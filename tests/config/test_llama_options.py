@@ -25,6 +25,8 @@ from llmsnap.config.llama_options import option_of
         ("metrics", "true", ("--metrics",)),
         ("metrics", "false", ()),
         ("mlock", "off", ()),
+        ("no-mlock", "on", ()),
+        ("no-mlock", "off", ("--mlock",)),
         ("kvu", "true", ("-kvu",)),
         ("mmproj", "/x.gguf", ("--mmproj", "/x.gguf")),
         ("no-mmproj", "true", ("--no-mmproj",)),
