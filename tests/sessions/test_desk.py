@@ -254,7 +254,7 @@ async def test_a_server_that_cant_list_its_slots_makes_nothing_worthless(stage: 
     assert len(stage.files()) == 1
 
 
-@pytest.mark.parametrize("said", [Refused("400: no"), Restored(0), Restored(400, 400)])
+@pytest.mark.parametrize("said", [Refused("400: no"), Restored(0), Restored(400)])
 async def test_u125_a_failed_restore_restarts_the_process(
     stage: Stage, said: Restored | LlmsnapError
 ) -> None:
