@@ -1,57 +1,37 @@
-"""The asyncio shell around the scheduler: events in, actions carried out, models lent."""
+"""The asyncio shell around the scheduler, as others see it: models are lent, shown, and ended."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from math import inf
-from typing import Final, assert_never
+from typing import Final
 
-from llmsnap.core.cause import Why
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
-    Abort,
-    Action,
-    Admit,
     Adopted,
     Event,
     Found,
-    ModelChanged,
-    ModelGoing,
     ModelView,
-    PageOut,
-    Phases,
     Reconfigured,
-    Reject,
     ShutdownRequested,
-    Sleep,
     SleepRequested,
-    Start,
-    Stop,
-    Tick,
     UnloadRequested,
-    Wake,
 )
 from llmsnap.core.slot import DOWN, SLUMBER
 from llmsnap.errors import (
     Conflict,
     LlmsnapError,
     ModelNotFound,
-    ServiceUnavailable,
     UpstreamLost,
 )
-from llmsnap.runtime.alarm import Alarm
-from llmsnap.runtime.lease import Lease, Tickets
-from llmsnap.runtime.moves import Moves
+from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.prefetch import ReadAhead
+from llmsnap.runtime.pump import Pump, Watcher
 from llmsnap.runtime.release import Held
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.roles import Decides, Runs
-from llmsnap.runtime.story import Story, Transition
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.telemetry.recorder import Recorder
@@ -60,11 +40,7 @@ __all__ = ["Lease", "Supervisor", "Upstream"]
 
 logger = logging.getLogger(__name__)
 
-Watcher = Callable[[ModelView, State], None]
-
-_NEWS: Final = (ModelChanged, ModelGoing)
 _LAST_KILL_S: Final = 5.0
-_SHOWN_HISTORY: Final = 20
 
 
 class Supervisor:
@@ -82,24 +58,10 @@ class Supervisor:
         ahead: ReadAhead | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        """Set when a bug made it give up: all is being ended, and the program should exit."""
+        self._pump = Pump(scheduler, ahead or ReadAhead({}, scheduler.view), recorder or Recorder())
         self._scheduler = scheduler
         self._background = background
-        self._ahead = ahead or ReadAhead({}, scheduler.view)
         self._loop = asyncio.get_running_loop()
-        self._runners: Mapping[str, Runs] = {}
-        self._tickets = Tickets(self.post)
-        self._events: deque[Event] = deque()
-        self._posting = False
-        self._moves = Moves(recorder or Recorder(), self._tickets.open, self.rest)
-        self._watchers: list[Watcher] = []
-        self._story = Story(scheduler.views(), self._loop.time)
-        self._news = asyncio.Event()
-        self._gone: dict[str, list[asyncio.Future[None]]] = {}
-        self._alarm = Alarm(
-            lambda: inf if self.fatal.done() else scheduler.next_deadline, lambda: self.post(Tick())
-        )
         self._closing = False
         self._staying: frozenset[str] = frozenset()
         """Models whose processes are left to the next proxy."""
@@ -109,10 +71,10 @@ class Supervisor:
 
         Runners of models that were `found` have their processes already.
         """
-        self._runners = runners
+        self._pump.know(runners)
         if found:
             self.post(Adopted(tuple(found)))
-        self._alarm.arm()
+        self._pump.arm()
 
     def adopt(self, runners: Mapping[str, Runs], event: Reconfigured) -> None:
         """Go by other settings from now on, with `runners` of the models that they know.
@@ -120,12 +82,17 @@ class Supervisor:
         Models that they don't know keep theirs until nothing is left of them.
         """
         leaving = {name: runner for name, runner in self._runners.items() if self._has(name)}
-        self._runners = {**leaving, **runners}
-        self._story.know(runners)
+        self._pump.know({**leaving, **runners})
         self.post(event)
-        self._news.set()
 
     # ---- for requests --------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Hand one event to the scheduler and begin what it asks for.
+
+        What is posted while that happens comes after it.
+        """
+        self._pump.post(event)
 
     def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
         """Return a block within which `model` is up; see `Lease`.
@@ -133,7 +100,7 @@ class Supervisor:
         Not `limited`: an administrator's, which doesn't count against `concurrencyLimit`.
         `is_helper`: it puts nobody out who is in use; None: as the model's `class` says.
         """
-        return self._tickets.draw(model, limited=limited, is_helper=is_helper)
+        return self._pump.tickets.draw(model, limited=limited, is_helper=is_helper)
 
     def stalled(self, model: str, generation: int) -> None:
         """End a process that is busy and silent; its model starts anew when next wanted."""
@@ -150,6 +117,11 @@ class Supervisor:
             self._runners[model].fail(error)
 
     # ---- for readers ---------------------------------------------------------------------------
+
+    @property
+    def fatal(self) -> asyncio.Future[Exception]:
+        """Done when a bug made it give up: all is being ended, and the program should exit."""
+        return self._pump.fatal
 
     @property
     def closing(self) -> bool:
@@ -185,26 +157,24 @@ class Supervisor:
 
     def rest(self, model: str) -> RestView:
         """Return how `model` sleeps; nothing is known of one that never was up."""
-        runner = self._runners.get(model)
-        return runner.rest if runner else RestView()
+        return self._pump.rest(model)
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Call `callback(view after, state before)` soon after each change of a state.
 
         Returns what ends that.
         """
-        self._watchers.append(callback)
+        self._pump.watchers.append(callback)
 
         def unwatch() -> None:
             with suppress(ValueError):
-                self._watchers.remove(callback)
+                self._pump.watchers.remove(callback)
 
         return unwatch
 
     async def next_event(self) -> None:
-        """Return soon after anything that the scheduler is told."""
-        self._news.clear()
-        await self._news.wait()
+        """Return soon after anything that the scheduler is told; raise once all is given up."""
+        await self._pump.next_event()
 
     # ---- for administrators --------------------------------------------------------------------
 
@@ -243,10 +213,7 @@ class Supervisor:
         if timeout_s is None:
             timeout_s = self._runners[model].unload_timeout_s
         self.post(UnloadRequested(model, timeout_s))
-        if self.view(model).state not in DOWN and not self.fatal.done():
-            gone: asyncio.Future[None] = self._loop.create_future()
-            self._gone.setdefault(model, []).append(gone)
-            await gone
+        await self._pump.gone(model)
 
     async def unload_all(self) -> None:
         """Unload every model, all at once."""
@@ -275,101 +242,14 @@ class Supervisor:
                 logger.error("left behind, because they don't end: pid %s", pids)
         for name in self._staying:
             self._runners[name].leave()
-        self._alarm.cancel()
+        self._pump.close()
         await self._background.aclose()
 
-    # ---- the pump ------------------------------------------------------------------------------
+    # ---- inner ---------------------------------------------------------------------------------
 
-    def post(self, event: Event) -> None:
-        """Hand one event to the scheduler and begin what it asks for.
-
-        What is posted while that happens comes after it.
-        """
-        if self._posting:
-            self._events.append(event)
-            return
-        self._posting = True
-        try:
-            self._take(event)
-            while self._events:
-                self._take(self._events.popleft())
-        finally:
-            self._posting = False
-        self._alarm.arm()
-
-    def _take(self, event: Event) -> None:
-        pid = None
-        if is_news := isinstance(event, _NEWS):
-            pid = self.pid(event.model)
-        self._news.set()
-        if self.fatal.done():
-            self._tickets.abort_all(_gave_up())
-            return
-        try:
-            actions = self._scheduler.handle(event)
-            moves = is_news or isinstance(event, Adopted)
-            for action in actions:
-                self._begin(action)
-                moves = moves or not isinstance(action, Admit)
-            if moves and (steps := self._story.follow(event, actions, pid)):
-                self._moves.follow(event, actions)
-                self._tell(steps)
-            self._ahead.follow(event, actions)
-        except Exception as error:  # the root of all decisions: none can be trusted any more
-            self._give_up(error, event)
-
-    def _begin(self, action: Action) -> None:
-        match action:
-            case Admit(ticket, phases):
-                self._admit(ticket, phases)
-            case Reject(ticket, error) | Abort(ticket, error):
-                self._tickets.abort(ticket, error)
-            case Start(model, generation):
-                self._runners[model].start(generation)
-            case Sleep(model, cause=cause):
-                paused = self._scheduler.view(model).in_flight
-                # Where its room is wanted it may be better stopped; else nothing speaks for that.
-                self._runners[model].sleep(anyway=bool(paused) or cause.why is not Why.ROOM)
-            case PageOut(model):
-                self._runners[model].page_out()
-            case Wake(model):
-                self._runners[model].wake()
-            case Stop(model):
-                self._runners[model].stop()
-            case _:
-                assert_never(action)
-
-    def _admit(self, ticket: int, phases: Phases) -> None:
-        lease = self._tickets.open.get(ticket)
-        if lease is None:  # it left just now; that it has is on the way
-            return
-        upstream = self._runners[lease.model].upstream
-        assert upstream is not None, f"{lease.model} isn't ready"
-        lease.grant(upstream, phases)
-
-    def _tell(self, steps: Sequence[Transition]) -> None:
-        for step in steps:
-            if step.after in DOWN:
-                for gone in self._gone.pop(step.model, ()):
-                    if not gone.done():
-                        gone.set_result(None)
-            view = replace(self._scheduler.view(step.model), state=step.after)
-            for watcher in self._watchers:
-                self._loop.call_soon(watcher, view, step.before)
-
-    def _give_up(self, error: Exception, event: Event) -> None:
-        """End everything in order, because of a bug; say what led to it."""
-        for when, past, actions in list(self._scheduler.history)[-_SHOWN_HISTORY:]:
-            logger.critical("history: %.3f %s -> %s", when, past, actions)
-        logger.critical("internal error at %s; everything is ended", event, exc_info=error)
-        self.fatal.set_result(error)
-        self._tickets.abort_all(_gave_up())
-        self._ahead.close()
-        for runner in self._runners.values():
-            runner.stop()
-        for gone in (gone for waiting in self._gone.values() for gone in waiting):
-            if not gone.done():
-                gone.set_exception(_gave_up())
+    @property
+    def _runners(self) -> Mapping[str, Runs]:
+        return self._pump.runners
 
     def _end_all(self) -> None:
         for runner in self._ending():
@@ -382,7 +262,7 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not self._is_quiet():
-                    await self.next_event()
+                    await self._pump.next_news()
         return self._is_quiet()
 
     def _has(self, model: str) -> bool:
@@ -393,7 +273,3 @@ class Supervisor:
     def _is_quiet(self) -> bool:
         idle = self.fatal.done() or self._scheduler.idle
         return idle and not any(runner.alive for runner in self._ending())
-
-
-def _gave_up() -> LlmsnapError:
-    return ServiceUnavailable("llmsnap met an internal error and is ending; its log says which")

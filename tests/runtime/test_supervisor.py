@@ -21,10 +21,12 @@ from llmsnap.core.messages import (
     ModelView,
     Phases,
     Reject,
+    ReleaseRequested,
     RequestArrived,
     RequestFinished,
     ShutdownRequested,
     Sleep,
+    SleepRequested,
     Start,
     Stop,
     Tick,
@@ -32,6 +34,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, StartFailed
+from llmsnap.runtime.release import release
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.supervisor import Supervisor, Upstream
 from llmsnap.runtime.tasks import Background
@@ -49,6 +52,7 @@ class Scripted:
         self.shown = {"a": view_of("a"), "b": view_of("b")}
         self.history: list[tuple[float, Event, Sequence[Action]]] = []
         self.next_deadline = math.inf
+        self.held: tuple[float, bool] | None = None
 
     @property
     def idle(self) -> bool:
@@ -79,7 +83,7 @@ class Scripted:
 
     @property
     def released(self) -> tuple[float, bool] | None:
-        return None
+        return self.held
 
     def view(self, model: str) -> ModelView:
         return self.shown[model]
@@ -481,6 +485,31 @@ async def test_a_bug_ends_everything_in_order(
     await asyncio.sleep(0)
     stage.exited("a")
     await closing
+
+
+async def test_orders_that_wait_for_a_state_end_with_a_bug(stage: Stage) -> None:
+    """No state changes any more: `release` and `sleep` are answered, also when asked only now."""
+    stage.may_fail = True
+    stage.start("a")
+    stage.ready("a")
+    stage.runners["a"].rest = RestView(driver="cuda")
+    stage.scheduler.held = math.inf, False
+
+    def falls_asleep(event: Event) -> Sequence[Action]:
+        if isinstance(event, SleepRequested):
+            stage.scheduler.show("a", State.SLEEPING)
+        return ()
+
+    stage.scheduler.rule = falls_asleep
+    releasing = asyncio.ensure_future(release(stage.supervisor, ReleaseRequested()))
+    sleeping = asyncio.ensure_future(stage.supervisor.sleep("a"))
+    await asyncio.sleep(0)
+    stage.scheduler.rule = lambda event: [Stop("nobody", 1)]
+    stage.supervisor.post(Tick())
+    late = asyncio.ensure_future(release(stage.supervisor, ReleaseRequested()))
+    for order in (releasing, sleeping, late):
+        with pytest.raises(ServiceUnavailable, match="internal error"):
+            await asyncio.wait_for(order, 5)
 
 
 async def test_an_action_that_fails_is_a_bug_too(stage: Stage) -> None:

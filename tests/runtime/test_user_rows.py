@@ -230,7 +230,7 @@ async def test_p52_an_upstream_that_dies_in_the_middle(rig: Rig) -> None:
         assert lease.upstream.pid is not None
         os.kill(lease.upstream.pid, signal.SIGKILL)
         await eventually(lambda: bool(told))
-        assert supervisor.view("a").state is State.STOPPED
+        await rig.becomes("a", State.STOPPED)
     assert isinstance(told[0], UpstreamLost)
     assert "killed by SIGKILL" in str(told[0])
     await ask(supervisor, "a")
