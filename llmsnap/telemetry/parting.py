@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, Raw, Struct, json
 
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import MOST_RECORDS, Batch
@@ -31,36 +31,44 @@ _LEAST_SHARE: Final = 0.1
 
 @dataclass(eq=False)
 class Prompt:
-    """What was asked, and how many tokens it had."""
+    """What was asked, how many tokens it had, and how many of them were cached."""
 
     body: bytes
     tokens: int = 0
+    cached: int = 0
 
     @cached_property
     def opening(self) -> int | None:
         """The hash of the user's first words, by which a conversation is known; None: no chat."""
-        parts = _parts(self.body)
-        return next((hash(part) for part in parts if part[0].endswith("(user)")), None)
+        messages = _read(self.body).messages
+        return next((hash(bytes(one.content)) for one in messages if one.role == "user"), None)
+
+
+_NOTHING: Final = Raw()
+_NULL: Final = Raw(b"null")
 
 
 class _Message(Struct):
-    """One message of a chat."""
+    """One message of a chat. Texts stay as they came: to build them takes ten times as long."""
 
     role: str = ""
-    content: Any = None
-    tool_calls: Any = None
+    content: Raw = _NOTHING
+    tool_calls: Raw = _NOTHING
 
 
 class _Chat(Struct):
     """What comes before the answer, in OpenAI's form and in Anthropic's."""
 
     messages: list[_Message] = []
-    system: Any = None
-    tools: Any = None
+    system: Raw = _NOTHING
+    tools: Raw = _NOTHING
 
 
-Part = tuple[str, str]
-"""What it is called, and its text."""
+class Part(NamedTuple):
+    """A part of a prompt: what it is called, and its texts as they came."""
+
+    name: str
+    texts: tuple[bytes, ...] = ()
 
 
 class Partings:
@@ -73,23 +81,21 @@ class Partings:
 
     def take(self, batch: Batch) -> None:
         """Look at each request whose prompt is here and whose answer tells of the cache."""
-        if len(batch.requests) >= MOST_RECORDS:
+        prompts = [(record, prompt) for record in batch.requests if (prompt := _prompt_of(record))]
+        size = sum(len(prompt.body) for _, prompt in prompts)
+        if len(batch.requests) >= MOST_RECORDS or size > self._most_bytes:
             return  # nobody talks as fast, and to compare prompts takes longer than to pass them on
-        for record in batch.requests:
-            tokens, capture = record.tokens, record.capture
-            if capture is None or tokens is None or tokens.prompt is None:
-                continue
-            if tokens.cached is not None and 0 < len(capture.request) <= _LARGEST:
-                self._look(record, Prompt(capture.request, tokens.prompt), tokens.cached)
+        for record, prompt in prompts:
+            self._look(record, prompt)
 
-    def _look(self, record: RequestRecord, prompt: Prompt, cached: int) -> None:
+    def _look(self, record: RequestRecord, prompt: Prompt) -> None:
         key = record.model, record.client
         recent = self._recent.get(key)
         if recent is None:
             recent = self._recent[key] = deque()
         else:
             self._recent.move_to_end(key)
-            might_have = [before for before in recent if _is_missed(before, cached)]
+            might_have = [before for before in recent if _is_missed(before, prompt.cached)]
             record.parting = parting(might_have, prompt)
         recent.appendleft(prompt)
         self._taken += len(prompt.body)
@@ -101,6 +107,16 @@ class Partings:
         while self._taken > self._most_bytes and self._recent:
             _, oldest = self._recent.popitem(last=False)
             self._taken -= sum(len(prompt.body) for prompt in oldest)
+
+
+def _prompt_of(record: RequestRecord) -> Prompt | None:
+    """Return what was asked; None: it isn't here, or nothing was said of the cache."""
+    tokens, capture = record.tokens, record.capture
+    if capture is None or tokens is None or tokens.prompt is None or tokens.cached is None:
+        return None
+    if not 0 < len(capture.request) <= _LARGEST:
+        return None
+    return Prompt(capture.request, tokens.prompt, tokens.cached)
 
 
 def _is_missed(before: Prompt, cached: int) -> bool:
@@ -115,20 +131,25 @@ def parting(earlier: Iterable[Prompt], now: Prompt) -> str:
     """
     for before in earlier:
         if now.opening is not None and now.opening == before.opening:
-            return _parted(_parts(before.body), _parts(now.body))
+            try:
+                return _parted(_parts(before.body), _parts(now.body))
+            except (DecodeError, RecursionError):  # in a text, which wasn't looked into before
+                return ""
     return ""
 
 
-def _parted(before: Sequence[Part], now: Sequence[Part]) -> str:
-    for (name, old), (other, new) in zip_longest(before, now, fillvalue=("", "")):
-        if (name, old) == (other, new):
+def _parted(earlier: Sequence[Part], later: Sequence[Part]) -> str:
+    for before, now in zip_longest(earlier, later, fillvalue=Part("")):
+        if before == now:
             continue
-        if not name:  # there was no more of it
+        if not before.name:  # there was no more of it
             break
-        if name != other:
-            return f"the prompt parted from the last one at {name}"
-        character = _shared(old, new) + 1
-        return f"the prompt parted from the last one at {name}, character {character:,}"
+        if before.name != now.name:
+            return f"the prompt parted from the last one at {before.name}"
+        old, new = _text(before), _text(now)
+        if old != new:  # and not only spelled in another way
+            character = _shared(old, new) + 1
+            return f"the prompt parted from the last one at {now.name}, character {character:,}"
     return "the prompt goes on from the last one, but what was cached of that was gone"
 
 
@@ -144,24 +165,35 @@ def _shared(old: str, new: str) -> int:
     return low
 
 
-def _parts(body: bytes) -> list[Part]:
-    """Return all that makes the prompt, in the order in which it is computed; none: no chat."""
+def _read(body: bytes) -> _Chat:
+    """Return what is asked; empty: it is no chat."""
     try:
-        chat = json.decode(body, type=_Chat)
+        return json.decode(body, type=_Chat)
     except (DecodeError, RecursionError):
-        return []
+        return _Chat()
+
+
+def _parts(body: bytes) -> list[Part]:
+    """Return all that makes the prompt, in the order in which it is computed."""
+    chat = _read(body)
     parts = [
-        (f"message {number} ({message.role})", _text(message.content) + _text(message.tool_calls))
+        Part(f"message {number} ({message.role})", _texts(message.content, message.tool_calls))
         for number, message in enumerate(chat.messages, 1)
     ]
-    if chat.system is not None:
-        parts.insert(0, ("its system prompt", _text(chat.system)))
-    if chat.tools is not None:
-        parts.insert(0, ("its tools", _text(chat.tools)))
+    if chat.system is not _NOTHING:
+        parts.insert(0, Part("its system prompt", _texts(chat.system)))
+    if chat.tools is not _NOTHING:
+        parts.insert(0, Part("its tools", _texts(chat.tools)))
     return parts
 
 
-def _text(content: object) -> str:
-    if content is None:
-        return ""
-    return content if isinstance(content, str) else json.encode(content).decode()
+def _texts(*values: Raw) -> tuple[bytes, ...]:
+    return tuple(bytes(value) for value in values if value != _NULL)
+
+
+def _text(part: Part) -> str:
+    """Return the texts of a part as one. Raises DecodeError and RecursionError."""
+    values = (json.decode(text) for text in part.texts if text)
+    return "".join(
+        value if isinstance(value, str) else json.encode(value).decode() for value in values
+    )

@@ -84,6 +84,23 @@ def test_one_that_goes_on() -> None:
     assert said == "the prompt goes on from the last one, but what was cached of that was gone"
 
 
+def test_the_same_text_in_another_spelling_is_the_same() -> None:
+    """Where a client writes an umlaut once as it is and once as an escape."""
+    before, now = chat("hi", "schön", "1"), chat("hi", "schön", "2")
+    escaped = now.replace("ö".encode(), b"\\u00f6")
+    assert escaped != now
+    assert parted([before], escaped).endswith("at message 4 (user), character 1")
+
+
+@pytest.mark.parametrize("text", [b'"\\ud800"', b"[" * 5000 + b"]" * 5000], ids=["half", "deep"])
+def test_texts_that_arent_any(text: bytes) -> None:
+    """Half a character, or lists without end: nothing is said, and no harm done."""
+    body = chat("hi", "yes?").replace(b'"yes?"', text)
+    assert body != chat("hi", "yes?")
+    assert parted([chat("hi", "no!")], body) == ""
+    assert parted([body], chat("hi", "no!")) == ""
+
+
 def test_other_conversations_are_left_alone() -> None:
     """They are known by what their user said first; the newest one of the same counts."""
     assert parted([chat("hello")], chat("hi")) == ""
@@ -127,6 +144,18 @@ def test_nothing_is_compared_in_a_flood() -> None:
     assert found(*flood[:2]) != ""
 
 
+def test_no_more_is_compared_at_once_than_is_remembered() -> None:
+    """However much comes together: the event loop waits for it."""
+    first, second = chat("hi", system="1"), chat("hi", system="2")
+    sizes = len(first), len(first) + len(second)
+    said = [
+        found(asked(first, 0), asked(second, 0), partings=Partings(most_bytes=size))
+        for size in sizes
+    ]
+
+    assert [bool(one) for one in said] == [False, True]
+
+
 def test_what_is_remembered_is_bounded() -> None:
     """The clients that were silent for longest are forgotten; one that is too large isn't kept."""
     partings = Partings(most_bytes=5000)
@@ -156,11 +185,11 @@ def test_each_prompt_is_read_once_however_many_follow(monkeypatch: pytest.Monkey
     """Unless one is of the same conversation: the event loop waits for it."""
     read: list[bytes] = []
 
-    def reading(body: bytes) -> list[parting_.Part]:
+    def reading(body: bytes) -> parting_._Chat:
         read.append(body)
-        return parts(body)
+        return chat_of(body)
 
-    parts = parting_._parts
-    monkeypatch.setattr(parting_, "_parts", reading)
+    chat_of = parting_._read
+    monkeypatch.setattr(parting_, "_read", reading)
     found(*(asked(chat(f"hi {number}"), 0) for number in range(20)))
     assert len(read) == len(set(read)) == 20
