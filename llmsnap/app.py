@@ -226,8 +226,9 @@ def parts_of(config: Config, supervisor: Supervisor, proxy: Proxy, journal: Jour
         supervisor.views,
         supervisor.watch,
         proxy.standins,
-        lambda: proxy.inflight.entries(CLOCK()),
+        proxy.inflight,
         journal.logs,
+        CLOCK,
     )
 
 

@@ -28,6 +28,11 @@ class Events:
     def __init__(self) -> None:
         self._followers: set[Follower] = set()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody would hear of an event."""
+        return bool(self._followers)
+
     def publish(self, kind: str, data: Callable[[], object]) -> None:
         """Tell of an event; `data` is asked for only when somebody follows."""
         if self._followers:

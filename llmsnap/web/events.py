@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,12 +17,12 @@ from llmsnap.runtime.logs import LogBuffer, Logs, Subscription
 from llmsnap.runtime.tasks import Background
 from llmsnap.telemetry.events import Events, Follower, frame
 from llmsnap.web.admin import PEER_STATES
+from llmsnap.web.inflight import InFlight
+from llmsnap.web.inflight_news import InFlightNews
 from llmsnap.web.openai import description_of
 from llmsnap.web.sse import event_head, send_events
 from llmsnap.web.standins import StandIns
 
-_LOOK_S: Final = 0.25
-"""Between two looks at the requests under way."""
 _SOURCES: Final = ("proxy", "upstream")
 
 
@@ -35,9 +34,10 @@ class Parts:
     views: Callable[[], Iterable[ModelView]]
     watch: Callable[[Callable[[ModelView, State], None]], object]
     standins: StandIns
-    inflight: Callable[[], list[dict[str, Any]]]
-    """Entries of the requests under way, oldest first."""
+    inflight: InFlight
     logs: Logs
+    clock: Callable[[], float]
+    """That of the requests."""
 
 
 class EventRoutes:
@@ -46,6 +46,7 @@ class EventRoutes:
     def __init__(self, events: Events, parts: Parts) -> None:
         self._events = events
         self._parts = parts
+        self._requests = InFlightNews(parts.inflight, events, parts.clock)
         parts.watch(lambda *_: events.publish("modelStatus", self._models))
         parts.standins.watch(self._profile_changed)
 
@@ -69,15 +70,15 @@ class EventRoutes:
     async def _followed(self, sources: Collection[str]) -> AsyncIterator[Follower]:
         """Yield a follower who has been told all that is the case now."""
         background = Background()
+        requests = self._requests.snapshot()
         follower = self._events.follow()
         readers = {name: self._log(name).subscribe() for name in sources}
         try:
-            # Nothing awaits between the subscriptions and this: no gap, and nothing twice.
-            for message in self._greeting(sources):
+            # Nothing awaits between the snapshot and this: no gap, and nothing twice.
+            for message in self._greeting(sources, requests):
                 follower.put(message)
             for name, reader in readers.items():
                 background.spawn(_tell_log(name, reader, follower), name=f"events: {name} log")
-            background.spawn(self._tell_requests(follower), name="events: requests")
             yield follower
         finally:
             follower.close()
@@ -85,27 +86,14 @@ class EventRoutes:
                 reader.close()
             await background.aclose()
 
-    def _greeting(self, sources: Iterable[str]) -> Iterable[bytes]:
+    def _greeting(self, sources: Iterable[str], requests: list[dict[str, Any]]) -> Iterable[bytes]:
         for name in sources:
             yield frame("logData", _log_data(name, self._log(name).history()))
         yield frame("modelStatus", self._models())
         session_id = list(self._parts.config.ui.activity.session_id)
         yield frame("uiConfig", {"activity": {"session_id": session_id}})
         yield frame("profileChanged", {"active": self._parts.standins.active})
-        yield frame("inflight", {"operation": "snapshot", "requests": self._parts.inflight()})
-
-    async def _tell_requests(self, follower: Follower) -> None:
-        """Tell which requests came, went or went on, a few times a second."""
-        known = {entry["id"]: entry for entry in self._parts.inflight()}
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            now = {entry["id"]: entry for entry in self._parts.inflight()}
-            for id_ in known.keys() - now.keys():
-                follower.put(frame("inflight", {"operation": "remove", "id": id_}))
-            for id_, entry in now.items():
-                if _is_news(known.get(id_), entry):
-                    follower.put(frame("inflight", {"operation": "upsert", "request": entry}))
-            known = now
+        yield frame("inflight", {"operation": "snapshot", "requests": requests})
 
     def _profile_changed(self) -> None:
         self._events.publish("profileChanged", lambda: {"active": self._parts.standins.active})
@@ -133,16 +121,6 @@ async def _tell_log(name: str, reader: Subscription, follower: Follower) -> None
 
 def _log_data(source: str, data: bytes) -> dict[str, str]:
     return {"source": source, "data": data.decode("utf-8", "replace")}
-
-
-def _is_news(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
-    """Whether more than time has passed."""
-    if before is None:
-        return True
-    return any(before.get(key) != value for key, value in now.items() if key not in _TIMES)
-
-
-_TIMES: Final = frozenset({"elapsed_ms", "timestamp"})
 
 
 def _peers(config: Config) -> Iterable[tuple[str, Any]]:

@@ -47,7 +47,11 @@ class InFlight:
 
         `now` is on the clock of the records. Credentials are blanked.
         """
-        return [_entry(number, running, now) for number, running in self.running.items()]
+        return [self.entry(number, now) for number in self.running]
+
+    def entry(self, number: int, now: float) -> dict[str, Any]:
+        """Return one of the entries, of a request that is listed."""
+        return _entry(number, self.running[number], now)
 
     def cancel(self, number: int) -> None:
         """End a request, whether it waits or is being answered. Raises NotFound."""
