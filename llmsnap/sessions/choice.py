@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
 
-from llmsnap.config.argv import llama_words
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.slots import Slot
 from llmsnap.sessions.turns import SLACK, Turn
-
-_USUAL_SLOTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +41,6 @@ def best_of(candidates: Iterable[Saved], chain: Chain) -> Wish | None:
             best, share = rank, chain.lengths[shared - 1] / saved.length
             wish = Wish(saved, shared, round(saved.prompt_tokens * min(1.0, share)))
     return wish
-
-
-def slot_count(argv: Sequence[str]) -> int:
-    """Return how many slots a server with this command has, until it tells itself."""
-    count = _USUAL_SLOTS
-    for word, following in pairwise([*llama_words(argv), ""]):
-        if word in ("-np", "--parallel"):
-            count = int(following) if following.isdecimal() and int(following) else _USUAL_SLOTS
-    return count
 
 
 def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:

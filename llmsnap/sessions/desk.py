@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,13 +18,13 @@ from llmsnap.sessions.choice import (
     free_slot,
     fresh_turns,
     may_hold,
-    slot_count,
 )
 from llmsnap.sessions.identity import Identity, difference, identity_of
 from llmsnap.sessions.outcome import Outcome, Tell
+from llmsnap.sessions.pool import is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.saving import Saver, State
-from llmsnap.sessions.slots import NotSupported, Server, Slot, Slots, SlotsFailed
+from llmsnap.sessions.slots import Lost, NotSupported, Server, Slot, Slots, SlotsFailed
 from llmsnap.sessions.turns import Restore, Turn, holders
 from llmsnap.sessions.vault import Vault
 
@@ -98,7 +98,9 @@ class Desk:
         self._turns: list[Turn] = []
         """Those that have ended, in the order of their beginning; the slots hold some of them."""
         self._proofs = Proofs(model, shared.vault, shared.tell, shared.now)
-        self._saver = Saver(model, shared)
+        self._saver = Saver(model, shared, self._proofs)
+        self._doubtful: set[str] = set()
+        """Files that didn't come back beside what other slots held."""
 
     @property
     def is_serving(self) -> bool:
@@ -115,7 +117,7 @@ class Desk:
         self.refusal = ""
         self.min_tokens = subject.min_tokens
         self._process, self._subject, self._identity = process, subject, None
-        self._slot_count = slot_count(subject.argv)
+        self._slot_count = slot_count(subject.argv, subject.env)
         self._turns, self._proving, self._open = [], [], {}
         self._inherited = None if subject.is_adopted else {}
 
@@ -154,7 +156,8 @@ class Desk:
             wish = await self._wish(turn, chain, state)
             self._is_restoring = wish is not None
             try:
-                self.refusal = await self._saver.save_displaced(state)
+                if all(slot.id_task >= 0 for slot in state.slots):
+                    self.refusal = await self._saver.save_displaced(state)
                 return await self._restore(turn, wish, state) if wish is not None else None
             finally:
                 self._is_restoring = False
@@ -175,7 +178,7 @@ class Desk:
     def worthless(self) -> list[str]:
         """Return the files that are of no use, as it has turned out for what runs now."""
         who = self._identity
-        if not self.refusal or who is None or not self._proofs.refusal_of(who):
+        if not self.refusal or who is None or not self._proofs.uselessness_of(who):
             return []
         saved = self._vault.catalogue.of(self._model)
         return [one.name for one in saved if one.facts == who.facts]
@@ -288,8 +291,34 @@ class Desk:
             self._tell(saved, "refused")
             logger.warning("model %s: a saved conversation is lost: %s", process.model, fault)
             return None
-        await self._read(turn, wish, process, slot.id)
+        if not await self._make_way(state, slot, saved, taken):
+            return None
+        await self._read(turn, wish, state, slot.id)
         return slot.id if turn.restored is not None and len(state.slots) > 1 else None
+
+    async def _make_way(
+        self, state: State, target: Slot, saved: Saved, taken: Collection[int]
+    ) -> bool:
+        """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does."""
+        if not is_shared(self._subject.argv, self._subject.env):
+            return True
+        held = {t.restored.slot: t.restored.saved.tokens for t in self._proving if t.restored}
+        going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken)
+        if going:
+            self.refusal = await self._saver.save_displaced(state)
+        ours = holders(state.turns, state.slots)
+        leaving = [ours[slot.id] for slot in going or () if slot.id in ours]
+        if going is None or any(t.held >= self.min_tokens and not t.is_saved for t in leaving):
+            return False
+        try:
+            for slot in going:
+                await self._shared.slots.erase(state.server, slot.id, _LEAST_S)
+        except SlotsFailed as error:
+            logger.info("model %s: a slot can't be emptied: %s", self._model, error)
+            return False
+        finally:
+            self._turns = [turn for turn in self._turns if turn not in leaving]
+        return True
 
     def _unknown(self, state: State) -> list[Slot]:
         """Return the slots that still hold what an earlier proxy's requests left there."""
@@ -304,11 +333,12 @@ class Desk:
             and slot.id not in ours
         ]
 
-    async def _read(self, turn: Turn, wish: Wish, process: Process, slot: int) -> None:
-        saved, shared = wish.saved, self._shared
+    async def _read(self, turn: Turn, wish: Wish, state: State, slot: int) -> None:
+        saved, shared, process = wish.saved, self._shared, state.server
         limit_s = _LEAST_S + saved.kept.size / _BYTES_PER_S
         try:
             found = await shared.slots.restore(process, slot, saved.name, limit_s)
+            self._proofs.survived(state.who)
             if found.n_restored != saved.tokens:
                 raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")
         except NotSupported as error:
@@ -316,7 +346,8 @@ class Desk:
             logger.warning("model %s: %s", process.model, self.refusal)
             return
         except SlotsFailed as error:
-            raise await self._spoiled(saved, process, error) from None
+            is_alone = all(other.id == slot or not other.n_prompt_tokens for other in state.slots)
+            raise await self._spoiled(saved, is_alone, error) from None
         shared.vault.catalogue.use(saved, shared.now())
         turn.restored = Restore(saved, slot, wish.tokens, wish.is_whole)
         turn.is_alone = all(other is turn or other.record.ended_at for other in self._open.values())
@@ -326,10 +357,20 @@ class Desk:
             *(process.model, saved.tokens, slot),
         )
 
-    async def _spoiled(self, saved: Saved, process: Process, error: SlotsFailed) -> SlotSpoiled:
-        """Have the process restarted; neither that file is tried again, nor its build with this."""
-        await self._vault.set_aside(saved)
-        self._proofs.refused(await self._who(), saved, str(error))
+    async def _spoiled(self, saved: Saved, is_alone: bool, error: SlotsFailed) -> SlotSpoiled:
+        """Have the process restarted; a file that is at fault is never tried again.
+
+        It isn't where another build has written it, which only this one refuses, nor the first time
+        where other slots held something: it may have lacked room.
+        """
+        process, who = self._process, await self._who()
+        assert process is not None
+        self._proofs.refused(who, saved, str(error))
+        if isinstance(error, Lost):
+            self._proofs.died(who, "restore a slot")
+        if saved.engine == who.engine and (is_alone or saved.name in self._doubtful):
+            await self._vault.set_aside(saved)
+        self._doubtful.add(saved.name)
         self._tell(saved, "failed")
         logger.warning(
             "model %s: a restore failed (%s); it is restarted before it serves",

@@ -1,7 +1,7 @@
 """What must be the same for a saved slot to mean anything: the model, its options, the engine.
 
 llama-server itself checks little of it: a file of another model of the same shape is taken, and
-the answers are nonsense. Ports, threads, slots and the like may differ; the context must only be
+the answers are nonsense. Ports, threads and the like may differ; the context must only be
 large enough, which is looked at when a file is wanted. An option that isn't known here counts.
 """
 
@@ -20,6 +20,7 @@ import msgspec
 
 from llmsnap.config.argv import llama_words
 from llmsnap.config.parts import parts_of
+from llmsnap.sessions.pool import cache_count
 
 _SAME: Final = {
     "-m": "--model",
@@ -59,6 +60,8 @@ _FREE_VARIABLES: Final = frozenset({
     "LLAMA_ARG_NO_MMAP", "LLAMA_ARG_ENDPOINT_METRICS", "LLAMA_ARG_ENDPOINT_SLOTS",
     "LLAMA_ARG_ENDPOINT_PROPS", "LLAMA_ARG_N_PREDICT", "LLAMA_ARG_SLOT_PROMPT_SIMILARITY",
 })  # fmt: skip
+_APART: Final = "-np without --kv-unified"
+"""Slots with a cache each: llama-server refuses files from another number of caches."""
 _HEADER_BYTES: Final = 64 * 1024
 
 Facts = Mapping[str, str]
@@ -94,6 +97,8 @@ def identity_of(argv: Sequence[str], env: Mapping[str, str]) -> Identity:
     for name in sorted(env):
         if name.startswith(_VARIABLE) and name not in _FREE_VARIABLES:
             facts[name] = env[name] if "/" not in env[name] else _stamps(env[name])
+    if (caches := cache_count(argv, env)) > 1:
+        facts[_APART] = str(caches)
     return Identity(facts, _engine(argv, env))
 
 

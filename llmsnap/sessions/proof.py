@@ -21,6 +21,8 @@ _LEAST_SHARE: Final = 4
 """One part in so many of what was restored must be found in the cache."""
 _PROVEN_STRIKES: Final = 3
 """So many useless ones in a row count where others were of use: a template may have changed."""
+_DEADLY_STRIKES: Final = 2
+"""So often in a row a server must have ended over an order: once may be chance."""
 _GOOD_FOR_S: Final = 7 * 86400.0
 """After so long a refusal is put to the test again."""
 _MOST_NEWS: Final = 1000
@@ -38,8 +40,31 @@ class Proofs:
 
     def refusal_of(self, who: Identity) -> str:
         """Return why nothing is saved for `who`; empty: it is."""
+        deadly = self._valid(_orders(who))
+        return self.uselessness_of(who) or (deadly.reason if deadly is not None else "")
+
+    def uselessness_of(self, who: Identity) -> str:
+        """Return why what is saved of `who` is worth nothing; empty: it is worth something."""
         verdict = self._valid(who.key)
         return verdict.reason if verdict is not None and verdict.word == "useless" else ""
+
+    def survived(self, who: Identity) -> None:
+        """Take in that the server did as it was told."""
+        if self._valid(_orders(who)) is not None:
+            self._vault.catalogue.judge(_orders(who), Verdict("used", 0, "", self._now()))
+
+    def died(self, who: Identity, order: str) -> str:
+        """Take in that the server ended over an `order`; return why it gets no more of them."""
+        before = self._valid(_orders(who))
+        strikes = (before.strikes if before is not None else 0) + 1
+        reason = f"its server has ended while it was to {order}, {strikes} times in a row"
+        told = reason if strikes >= _DEADLY_STRIKES else ""
+        self._vault.catalogue.judge(_orders(who), Verdict("deadly", strikes, told, self._now()))
+        if told:
+            logger.warning(
+                "model %s: its conversations aren't saved for a week: %s", self._model, reason
+            )
+        return told
 
     def pair_refusal(self, who: Identity, saved: Saved) -> str:
         """Return why `saved`, of another build, isn't tried; empty: it is."""
@@ -98,6 +123,10 @@ class Proofs:
         if verdict is None or verdict.at < self._now() - _GOOD_FOR_S:
             return None
         return verdict
+
+
+def _orders(who: Identity) -> str:
+    return digest_of(who.facts, who.engine, "orders")
 
 
 def _pair(who: Identity, saved: Saved) -> str:

@@ -15,7 +15,8 @@ from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.files import FileFault, Kept
 from llmsnap.sessions.identity import Identity
 from llmsnap.sessions.outcome import Outcome, Tell
-from llmsnap.sessions.slots import NotSupported, Server, Slot, Slots, SlotsFailed
+from llmsnap.sessions.proof import Proofs
+from llmsnap.sessions.slots import Lost, NotSupported, Server, Slot, Slots, SlotsFailed
 from llmsnap.sessions.turns import SLACK, Turn, holders
 from llmsnap.sessions.vault import Vault
 
@@ -68,22 +69,22 @@ class Saving:
 class Saver:
     """Saves the conversations of one model."""
 
-    def __init__(self, model: str, around: Around) -> None:
+    def __init__(self, model: str, around: Around, proofs: Proofs) -> None:
         self._model = model
         self._around = around
+        self._proofs = proofs
         self._token_bytes = 0.0
         """What a token takes in a file; 0: not seen yet."""
         self._token_s = 0.0
         self._complaint = ""
 
     async def save_displaced(self, state: State) -> str:
-        """Save what isn't before a request takes its slot; return as `save` does.
+        """Save what isn't before a request takes its place; return as `save` does.
 
-        Nothing is done while there is a slot for one more, nor where that takes too long.
+        Nothing is done where that takes too long.
         """
         longest = max((turn.held for turn in state.turns if not turn.is_saved), default=0)
-        is_full = all(slot.id_task >= 0 for slot in state.slots)
-        if not (is_full and longest and longest * self._token_s <= _PATIENCE_S):
+        if not longest or longest * self._token_s > _PATIENCE_S:
             return ""
         return await self.save(state, least_new=1)
 
@@ -100,6 +101,9 @@ class Saver:
             reason = f"its server can't save slots: {error}"
             logger.warning("model %s: conversations aren't saved: %s", self._model, reason)
             return reason
+        except Lost as error:
+            self._failed(str(error))
+            return self._proofs.died(state.who, "save a slot")
         except (SlotsFailed, FileFault) as error:
             self._failed(str(error))
         return ""
@@ -118,6 +122,7 @@ class Saver:
         temporary = files.temporary_name()
         try:
             said = await self._around.slots.save(state.server, slot, temporary, _LIMIT_S)
+            self._proofs.survived(who)
             if abs(said.n_saved - turn.held) > SLACK:
                 raise FileFault(f"{said.n_saved} tokens were saved, and {turn.held} were there")
             name, kept = await vault.keep(temporary, said.n_written)

@@ -30,6 +30,10 @@ class Refused(SlotsFailed):
     """The server said no."""
 
 
+class Lost(SlotsFailed):
+    """The server was gone before it had answered."""
+
+
 class Server(Protocol):
     """Where a llama-server listens."""
 
@@ -147,7 +151,7 @@ class Slots:
             raise SlotsFailed(f"no answer to {method} {path} within {limit_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             said = str(error) or type(error).__name__
-            raise SlotsFailed(f"no answer to {method} {path}: {said}") from error
+            raise Lost(f"no answer to {method} {path}: {said}") from error
         if answer.status == 200:
             return answer
         kind = NotSupported if answer.status in _NOT_THERE else Refused

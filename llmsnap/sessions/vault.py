@@ -94,7 +94,12 @@ class Vault:
                 logger.info("%d files that no conversation belongs to were deleted", swept)
 
     async def make_room(self, wanted: int) -> None:
-        """See that the disk has room for `wanted` bytes more. Raises FileFault when it hasn't."""
+        """See that the disk has room for `wanted` bytes more. Raises FileFault when it hasn't.
+
+        A folder that has vanished is made again.
+        """
+        if not await asyncio.to_thread(self.folder.is_dir):
+            await asyncio.to_thread(files.prepare, self.folder)
         room = await asyncio.to_thread(files.room, self.folder)
         floor = min(_LEAST_FREE, room.total // _FREE_SHARE)
         lack = floor + wanted - room.free

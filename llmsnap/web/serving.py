@@ -118,7 +118,7 @@ class Serving:
         if limited and (limit := self._recorder.capture_limit):
             self._record.capture = self._captured(limit)
         try:
-            await self._run_twice_if_spoiled(lease, number, limited)
+            await self._run_until_unspoiled(lease, number, limited)
         except LlmsnapError as error:
             if not self._delivery.has_begun:
                 self._record.status = error.status
@@ -141,14 +141,15 @@ class Serving:
             capture.asked(payload.segments, payload.size)
         return capture
 
-    async def _run_twice_if_spoiled(self, lease: Lease, number: int, limited: bool) -> None:
-        try:
-            await self._run_with(lease, resumes=limited)
-        except SlotSpoiled:
-            if self._record.forwarded_at:
-                raise
-            again = self._inflight.running[number].lease = self._lease(limited)
-            await self._run_with(again, resumes=False)
+    async def _run_until_unspoiled(self, lease: Lease, number: int, limited: bool) -> None:
+        """Run, and again where a restore went wrong before anything was asked of the server."""
+        for resumes in (limited, limited, limited, False):
+            try:
+                return await self._run_with(lease, resumes=resumes)
+            except SlotSpoiled:
+                if self._record.forwarded_at or not resumes:
+                    raise
+                lease = self._inflight.running[number].lease = self._lease(limited)
 
     def _lease(self, limited: bool) -> Lease:
         is_helper = self._order.is_helper

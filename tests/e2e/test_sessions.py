@@ -136,7 +136,37 @@ async def test_a_conversation_survives_the_end_of_the_proxy(
         check_restored(first, await say(proxy, talk, "go on"), undisturbed)
 
 
-async def test_a_conversation_survives_with_two_slots(
+@pytest.mark.parametrize("np", [1, 2])
+async def test_a_conversation_survives_another_port(
+    models: Mapping[str, Path], tmp_path: Path, np: int
+) -> None:
+    """The proxy is started anew, and its configuration gives the model another one."""
+    command = " ".join(server_argv(models["a"], np=np))
+    talk: Talk = []
+    held = 0
+    for text in (LONG, "go on"):
+        config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+        async with running_proxy(config, tmp_path) as proxy:
+            found = await say(proxy, talk, text)
+            assert found["cache_n"] >= 0.95 * held
+            held = found["cache_n"] + found["prompt_n"] + found["predicted_n"] - 1
+
+
+async def test_another_number_of_caches_is_found_out_before_the_engine_is_asked(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """With `-np 2` each slot has one of its own, and files of `-np 1` are refused there."""
+    talk: Talk = []
+    for np, more, is_back in ((1, [], False), (2, [], False), (2, ["-kvu"], True)):
+        command = " ".join(server_argv(models["a"], np=np, extra=more))
+        config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+        async with running_proxy(config, tmp_path) as proxy:
+            found = await say(proxy, talk, "go on" if talk else LONG)
+            assert (found["cache_n"] > 1500) is is_back
+            assert "restore failed" not in proxy.log
+
+
+async def test_conversations_survive_with_two_slots(
     models: Mapping[str, Path], tmp_path: Path
 ) -> None:
     """Both of two conversations come back, each into a slot of its own."""
@@ -151,7 +181,31 @@ async def test_a_conversation_survives_with_two_slots(
         await proxy.post("/api/models/unload")
         for talk, before in zip(talks, first, strict=True):
             found = await say(proxy, talk, "go on")
-            assert found["cache_n"] >= 0.95 * before["prompt_n"]
+            assert found["cache_n"] >= 0.95 * (before["prompt_n"] + before["predicted_n"] - 1)
+
+
+async def test_e08_what_doesnt_fit_into_a_common_cache_takes_anothers_place(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Without `-np` all slots share the context, and a restore for which there is no room fails.
+
+    The one that has to go is saved first, and no process is restarted.
+    """
+    argv = server_argv(models["a"])
+    del argv[(place := argv.index("-np")) : place + 2]
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{' '.join(argv)}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        talks: list[Talk] = [[], []]
+        held = [0, 0]
+        for which, start in enumerate(("abc def ", "uvw xyz ")):
+            first = await say(proxy, talks[which], start * 300)  # of 4,096 tokens 2,400
+            held[which] = first["prompt_n"] + first["predicted_n"] - 1
+            await proxy.post("/api/models/unload")
+        for which in (0, 1, 0):
+            found = await say(proxy, talks[which], "go on")
+            assert found["cache_n"] >= 0.95 * held[which]
+        assert (await proxy.models())["a"]["generation"] == 3
+        assert "restore failed" not in proxy.log
 
 
 async def test_two_conversations_alternate_on_one_slot(

@@ -78,7 +78,7 @@ class FakeServer:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends."""
         try:
-            while (seen := await _read_request(reader)) is not None:
+            while (seen := await read_request(reader)) is not None:
                 if not await self._answer(seen, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -125,7 +125,7 @@ class FakeServer:
             await asyncio.sleep(3600)
         ready = time.monotonic() - self._began >= self._options.ready
         body = b'{"status":"ok"}' if ready else b'{"status":"loading model"}'
-        await _send(writer, 200 if ready else 503, body)
+        await send(writer, 200 if ready else 503, body)
         return True
 
     async def _whole(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +157,7 @@ class FakeServer:
         if self._options.gzip:
             body = gzip.compress(body)
             headers.append("Content-Encoding: gzip")
-        await _send(writer, self._options.status, body, headers)
+        await send(writer, self._options.status, body, headers)
 
     async def _stream(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
         head = [
@@ -193,7 +193,8 @@ class FakeServer:
         return ["Access-Control-Allow-Origin: *"] if self._options.acao else []
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Seen | None:
+async def read_request(reader: asyncio.StreamReader) -> Seen | None:
+    """Read one request; None at the end of the connection."""
     line = await reader.readline()
     if not line:
         return None
@@ -216,9 +217,10 @@ async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> b
     return await reader.readexactly(int(headers.get("content-length", 0)))
 
 
-async def _send(
+async def send(
     writer: asyncio.StreamWriter, status: int, body: bytes, headers: list[str] | None = None
 ) -> None:
+    """Send a whole answer."""
     head = [
         f"HTTP/1.1 {status} Status",
         "Content-Type: application/json",

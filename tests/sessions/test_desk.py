@@ -14,7 +14,7 @@ from llmsnap.errors import LlmsnapError
 from llmsnap.sessions.catalogue import Catalogue
 from llmsnap.sessions.desk import Desk, Shared, SlotSpoiled, Subject
 from llmsnap.sessions.outcome import Outcome
-from llmsnap.sessions.slots import NotSupported, Refused, Restored, Saved, Server, Slot, Slots
+from llmsnap.sessions.slots import Lost, NotSupported, Refused, Restored, Saved, Server, Slot, Slots
 from llmsnap.sessions.turns import Turn
 from llmsnap.sessions.vault import Limits, Vault
 from llmsnap.telemetry.record import RequestRecord
@@ -271,6 +271,73 @@ async def test_u125_a_failed_restore_restarts_the_process(
     assert [name[-4:] for name in stage.files()] == [".bad"]
     stage.start()
     await stage.ask("one|two")
+
+
+async def test_e08_a_file_may_have_lacked_room_beside_others(stage: Stage) -> None:
+    """It is kept the first time, and tried once more by the next process."""
+    await stage.ask("one")
+    await stage.stop()
+    (good,) = stage.files()
+    stage.start()
+    stage.slots.beside = [Slot(1, n_ctx=4096, id_task=3, n_prompt_tokens=3500)]
+    stage.slots.restore_says = Refused("400: no available space")
+    for left in ([good], [good.replace(".kv", ".bad")]):
+        with pytest.raises(SlotSpoiled):
+            await stage.ask("one|two")
+        assert stage.files() == left
+        stage.start()
+
+
+async def test_e09_a_file_that_another_build_refuses_is_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of use again once the engine is what it was; until then it isn't offered again."""
+    await stage.ask("one")
+    await stage.stop()
+    (good,) = stage.files()
+    monkeypatch.setattr("llmsnap.sessions.identity._engine", lambda argv, env: "another")
+    stage.start()
+    stage.slots.restore_says = Refused("400: no")
+    with pytest.raises(SlotSpoiled):
+        await stage.ask("one|two")
+    stage.start()
+    await stage.ask("one|two")
+    assert stage.slots.orders == ["save", "restore"]
+    assert stage.files() == [good]
+
+    monkeypatch.undo()
+    stage.slots.restore_says = None
+    stage.start()
+    await stage.ask("one|two", cached=990)
+    assert stage.outcomes[-1] == ("restore", "used")
+
+
+@pytest.mark.parametrize("order", ["save", "restore"])
+async def test_e05_a_server_that_dies_of_an_order_gets_no_more_of_them(
+    stage: Stage, order: str
+) -> None:
+    """Twice in a row may be chance no longer; what is saved stays."""
+    await stage.ask("one")
+    await stage.stop()
+    for _ in range(2):
+        stage.start()
+        if order == "save":
+            stage.slots.save_says = Lost("no answer")
+            await stage.ask("another")
+            await stage.stop()
+        else:
+            stage.slots.restore_says = Lost("no answer")
+            stage.slots.beside = [Slot(1, n_ctx=4096, id_task=3, n_prompt_tokens=3500)]
+            with pytest.raises(SlotSpoiled):
+                await stage.ask("one|two")
+    orders = len(stage.slots.orders)
+    stage.start()
+    await stage.ask("another")
+    await stage.stop()
+
+    assert len(stage.slots.orders) == orders
+    assert f"ended while it was to {order} a slot, 2 times in a row" in stage.desk.refusal
+    assert stage.desk.worthless() == []
 
 
 async def test_e4_a_server_that_cant_is_left_alone(stage: Stage) -> None:

@@ -30,8 +30,22 @@ def changed(model: Path, more: str = "", env: dict[str, str] | None = None) -> s
 @pytest.mark.parametrize(
     "more",
     [
-        *("--port 5801", "-t 8", "-np 4", "-c 8192", "-ngl 99", "--temp 0.1", "--slots", "-cb"),
-        *("--slot-save-path /elsewhere/", "--parallel=3", "--metrics --no-webui", "--seed -1"),
+        *(
+            "--port 5801",
+            "-t 8",
+            "-np 1 -kvu",
+            "-c 8192",
+            "-ngl 99",
+            "--temp 0.1",
+            "--slots",
+            "-cb",
+        ),
+        *(
+            "--slot-save-path /elsewhere/",
+            "-np 3 --kv-unified",
+            "--metrics --no-webui",
+            "--seed -1",
+        ),
     ],
 )
 def test_what_changes_nothing_may_differ(model: Path, more: str) -> None:
@@ -49,6 +63,7 @@ def test_what_changes_nothing_may_differ(model: Path, more: str) -> None:
         ("--lora x.gguf --rope-scale 2", "--lora was not there and is x.gguf"),
         ("--rope-freq-base 1e6", "--rope-freq-base was not there and is 1e6"),
         ("-md draft.gguf", "--model-draft was not there and is draft.gguf"),
+        ("-np 4", "-np without --kv-unified was not there and is 4"),
         ("--something-new", "--something-new was not there and is there"),
     ],
 )
