@@ -28,7 +28,7 @@ from llmsnap.config.routing import finish_routing
 from llmsnap.config.schema import Config, Hooks, ModelConfig, OnStartup
 from llmsnap.config.selectors import check_profiles, check_selectors
 from llmsnap.config.settings import finish_settings
-from llmsnap.config.sources import merged, stamped, text_of
+from llmsnap.config.sources import merged, stamped, texts_of
 from llmsnap.config.yamlnodes import MapNode, Node, parse
 from llmsnap.errors import ConfigError
 
@@ -51,11 +51,11 @@ class Loaded:
 
 
 def load(*paths: Path, running: Loaded | None = None) -> Loaded:
-    """Read what is at `paths` as one; see `text_of`. Raises ConfigError.
+    """Read what is at `paths` as one; see `texts_of`. Raises ConfigError.
 
     `running` is what runs now: its models keep their ports, unless `startPort` is another.
     """
-    return loads_all([(str(path), text_of(path)) for path in paths], running=running)
+    return loads_all(texts_of(paths), running=running)
 
 
 def loads(

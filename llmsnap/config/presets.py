@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -47,11 +48,26 @@ def preset_text(text: str, path: Path) -> str:
     return config_text(models_of(text, str(path)), [f"The models of the preset {path}."])
 
 
-def models_of(text: str, name: str = "preset.ini") -> list[FoundModel]:
-    """Return the models of a preset; `name` is what errors call it. Raises ConfigError."""
+def models_of(
+    text: str, name: str = "preset.ini", found: Sequence[FoundModel] = ()
+) -> list[FoundModel]:
+    """Return the models of a preset, and those `found` elsewhere as it wants them to be run.
+
+    For those `[*]` counts, too, and a section with their name. `name` is what errors call the
+    preset. Raises ConfigError.
+    """
     sections = read_sections(text, name)
     every = sections.pop(EVERY, {})
-    return [_model(id_, {**every, **section}) for id_, section in sections.items()]
+    others = [
+        replace(_model(one.name, {**every, **_section_of(one), **own}), notes=one.notes)
+        for one in found
+        for own in (sections.pop(one.name, {}),)
+    ]
+    return others + [_model(id_, {**every, **section}) for id_, section in sections.items()]
+
+
+def _section_of(found: FoundModel) -> Section:
+    return {option[0].lstrip("-"): option[1] for option in found.options}
 
 
 def read_sections(text: str, name: str) -> dict[str, Section]:

@@ -6,6 +6,7 @@ values must agree. Below certain keys, names must not come twice.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from llmsnap.config.faults import Fault, Line
-from llmsnap.config.folders import folder_text
-from llmsnap.config.presets import preset_text
+from llmsnap.config.folders import folder_text, models_in
+from llmsnap.config.generated import config_text
+from llmsnap.config.presets import models_of, preset_text
 from llmsnap.config.yamlnodes import ListNode, MapNode, Node, ScalarNode, joined
 from llmsnap.errors import ConfigError
 
@@ -27,6 +29,7 @@ IDENTITY_MAPS: Final = frozenset(
 """Where each name stands for one thing, which one file must describe as a whole."""
 
 _SUFFIXES: Final = frozenset({".yml", ".yaml"})
+_PRESET: Final = ".ini"
 
 
 def files_of(config: Path | None, folder: Path | None) -> list[Path]:
@@ -63,7 +66,30 @@ def text_of(path: Path) -> str:
     if path.is_dir():
         return folder_text(path)
     text = _read(path)
-    return preset_text(text, path) if path.suffix == ".ini" else text
+    return preset_text(text, path) if path.suffix == _PRESET else text
+
+
+def texts_of(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return what `text_of` says of each of `paths`, behind its name.
+
+    A folder of models and the preset behind it are one: as with llama-server, the preset says how
+    the models in the folder are to be run. Raises ConfigError.
+    """
+    texts: list[tuple[str, str]] = []
+    left = deque(paths)
+    while left:
+        path = left.popleft()
+        if path.is_dir() and left and left[0].suffix == _PRESET:
+            preset = left.popleft()
+            texts.append((f"{path}, {preset}", _together(path, preset)))
+        else:
+            texts.append((str(path), text_of(path)))
+    return texts
+
+
+def _together(folder: Path, preset: Path) -> str:
+    models = models_of(_read(preset), str(preset), models_in(folder))
+    return config_text(models, [f"The models in {folder} and of the preset {preset}."])
 
 
 def _read(path: Path) -> str:

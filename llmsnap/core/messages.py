@@ -126,7 +126,7 @@ class ModelChanged:
     `trigger` is READY, SLEPT, PAGED, WOKEN or EXITED. WOKEN also means that it couldn't be put to
     sleep and is as well as before; SLEPT that it couldn't be woken now, or paged out, and sleeps as
     before. SLEPT and EXITED come only once the memory is shown free, or after the settle time.
-    `oom`: it ended because memory ran out.
+    `oom`: it ended because memory ran out. `exit_code`: None also after an order, or a signal.
     """
 
     model: str
@@ -134,6 +134,7 @@ class ModelChanged:
     trigger: Trigger
     error: LlmsnapError | None = None
     oom: bool = False
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,3 +397,4 @@ class ModelView:
     need: Mapping[str, int] | None
     error: str | None
     """Why the last generation ended, when it ended by itself."""
+    exit_code: int | None = None

@@ -165,6 +165,7 @@ def _wake_refused(board: Board, slot: Slot, event: ModelChanged) -> None:
 def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
     """A process is gone, and its memory is shown free."""
     before = slot.state
+    slot.exit_code = event.exit_code
     slot.move(Trigger.EXITED)
     slot.unload_at = None
     slot.timeline.enter(Phase.QUEUE, board.now)

@@ -238,4 +238,5 @@ def _view(slot: Slot) -> ModelView:
         back_s=slot.back_s,
         need=slot.need,
         error=str(slot.error) if slot.error is not None else None,
+        exit_code=slot.exit_code,
     )

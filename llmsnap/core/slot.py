@@ -81,6 +81,8 @@ class Slot:
     """Until then a pinned model that crashed isn't loaded by itself."""
     error: LlmsnapError | None = None
     """Why the last generation ended, when it ended by itself."""
+    exit_code: int | None = None
+    """That of its process, when it gave one."""
     unload_at: float | None = None
     """An administrator wants it gone by then; None: nobody does."""
     dismissed: bool = False

@@ -22,7 +22,7 @@ from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
 from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import Holder, holder, local_addresses
-from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, launch
+from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, gave_code, launch
 from llmsnap.runtime.rest import NEVER, Chooses, Rest, Start
 from llmsnap.runtime.runfile import RunFiles, Will
 from llmsnap.runtime.tasks import Background, race
@@ -88,6 +88,8 @@ class Outcome:
 
     error: LlmsnapError | None = None
     oom: bool = False
+    exit_code: int | None = None
+    """As the process gave it; None: a signal ended it, or nobody was told."""
 
 
 class Life:
@@ -360,7 +362,7 @@ class Life:
         )
         if tail := last_lines(output):
             error = type(error)(f"{error}; last output:\n{tail}")
-        return Outcome(error, oom)
+        return Outcome(error, oom, code if code is not None and gave_code(code) else None)
 
     def _kernel_kills(self) -> int | None:
         """Return how many processes the kernel has ended since the launch; None: unknown."""

@@ -309,11 +309,16 @@ def find_program(command: Command) -> str:
     raise StartFailed(f"{name!r} {fault}; correct the path in `cmd`")
 
 
+def gave_code(code: int) -> bool:
+    """Whether an exit code as `Child.wait` gives it is the process's own."""
+    return 0 <= code < UNKNOWN_EXIT
+
+
 def describe_exit(code: int) -> str:
     """Return words for an exit code as `Child.wait` gives it."""
     if code == UNKNOWN_EXIT:
         return "only the proxy that started it would have been told its exit code"
-    if code >= 0:
+    if gave_code(code):
         return f"exit code {code}"
     with suppress(ValueError):
         return f"killed by {signal.Signals(-code).name}"

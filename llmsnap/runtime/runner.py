@@ -143,7 +143,14 @@ class Runner:
         else:
             outcome = task.result()
         self._tools.report(
-            ModelChanged(model, generation, Trigger.EXITED, outcome.error, outcome.oom)
+            ModelChanged(
+                model,
+                generation,
+                Trigger.EXITED,
+                outcome.error,
+                oom=outcome.oom,
+                exit_code=outcome.exit_code,
+            )
         )
         if self._life is life:  # else the report has begun the next one
             self._life = None

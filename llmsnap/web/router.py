@@ -52,6 +52,7 @@ _POSTS: Final = (
 
 _UP: Final = frozenset({State.STARTING, State.READY, State.WAKING})
 _MOST_BYTES: Final = 64 * 1024
+_STAGE: Final = "text_model"
 _PROPS: Final[Record] = {
     "role": "router",
     "max_instances": 0,
@@ -170,8 +171,13 @@ class RouterRoutes:
     def follow(self, view: ModelView, before: State) -> None:
         """Tell those who listen that a model has another state than `before`."""
         is_news = view.state is not State.STOPPING and WORDS[before] != WORDS[view.state]
-        if is_news and self._followers:
-            self._tell(self._news(view))
+        if not is_news or not self._followers:
+            return
+        if before is State.STARTING and view.state is State.READY:
+            self._tell(_progress(view, 1.0))
+        self._tell(self._news(view))
+        if view.state is State.STARTING:
+            self._tell(_progress(view, 0.0))
 
     def _tell(self, news: Record) -> None:
         message = b"data: %b\n\n" % msgspec.json.encode(news)
@@ -206,16 +212,25 @@ class RouterRoutes:
         return known_model(names, in_json(body).model)
 
 
+def _progress(view: ModelView, value: float) -> Record:
+    """Return how far a load is. What is between its begin and its end a server tells a router only."""
+    progress = {"stages": [_STAGE], "current": _STAGE, "value": value}
+    data = {"status": WORDS[State.STARTING], "progress": progress}
+    return {"model": view.model, "event": "status_change", "data": data}
+
+
 def status_of(view: ModelView, *, key: str = "value") -> Record:
     """Return the router's status of a model, its word under `key`.
 
-    `exit_code` is 1 after an end that nobody ordered, whatever the process said.
+    `exit_code` is the process's own after an end that nobody ordered; as with the router, 1 when a
+    signal ended it, or it never began.
     """
     status: Record = {key: WORDS[view.state]}
-    if view.state is State.FAILED:
-        status |= {"exit_code": 1, "failed": True}
+    if view.state is State.FAILED or (view.state is State.STOPPED and view.error is not None):
+        code = 1 if view.exit_code is None else view.exit_code
+        status |= {"exit_code": code, "failed": True}
     elif view.state is State.STOPPED and key == "status":
-        status |= {"exit_code": 0 if view.error is None else 1}
+        status |= {"exit_code": 0}
     return status
 
 

@@ -54,6 +54,31 @@ def test_a_section_is_a_model(tmp_path: Path) -> None:
     ]
 
 
+def test_a_folder_is_run_as_the_preset_behind_it_wants(tmp_path: Path) -> None:
+    """`[*]` counts for its models, a section adds to the one of its name, as llama-server has it."""
+    folder, preset = tmp_path / "models", tmp_path / "p.ini"
+    folder.mkdir()
+    for name in ("alpha", "beta"):
+        (folder / f"{name}.gguf").write_bytes(bytes(1))
+    preset.write_text("[*]\nnp = 2\nc = 2048\n[alpha]\nc = 1024\nalias = al\n[new]\nm = /n.gguf\n")
+    models = load(folder, preset).config.models
+
+    assert {id_: split_command(model.cmd)[5:] for id_, model in models.items()} == {
+        "alpha": ["-np", "2", "-c", "1024", "--model", str(folder / "alpha.gguf")],
+        "beta": ["-np", "2", "-c", "2048", "--model", str(folder / "beta.gguf")],
+        "new": ["-np", "2", "-c", "2048", "-m", "/n.gguf"],
+    }
+    assert models["alpha"].aliases == ("al",)
+
+
+def test_an_empty_folder_beside_a_preset_is_no_mistake(tmp_path: Path) -> None:
+    """Its models are then those of the preset alone."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "p.ini").write_text("[new]\nm = /n.gguf\n")
+
+    assert [*load(tmp_path / "models", tmp_path / "p.ini").config.models] == ["new"]
+
+
 def test_what_is_no_line_of_a_preset_is_named() -> None:
     """With its place."""
     with pytest.raises(ConfigError, match=r"x\.ini:2: 'nonsense'"):

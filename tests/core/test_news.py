@@ -60,6 +60,19 @@ def test_r04_a_start_that_fails_without_a_word_has_an_error_all_the_same() -> No
     assert play.error().message == "'a' ended before it was ready; see its log"
 
 
+def test_r04_an_exit_code_is_kept() -> None:
+    """Of a start and of a crash, for whoever asks why."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ModelChanged("a", 1, Trigger.EXITED, UpstreamLost("a"), exit_code=3))
+    assert play.scheduler.view("a").exit_code == 3
+    play.at(2, arrive(2, "a"))
+    play.at(3, ready("a", 2))
+    play.at(4, ModelGoing("a", 2, UpstreamLost("a")))
+    play.at(5, ModelChanged("a", 2, Trigger.EXITED, UpstreamLost("a"), exit_code=4))
+    assert play.scheduler.view("a").exit_code == 4
+
+
 def test_r04_the_back_off_doubles() -> None:
     """The first retry is at once, then 2, 4, 8 … and 60 s at the most; ready resets it."""
     play = Play(model("a"))

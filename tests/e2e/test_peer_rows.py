@@ -341,6 +341,9 @@ async def test_p32_a_command_that_exits_at_once_is_a_502(fake: FakeModels, tmp_p
                 assert "no such file: model.gguf" in message
                 assert "exit code 3" in message
         assert await proxy.state("a") == "failed"
+        _, listed = await proxy.get("/models")
+        failed = {"value": "failed", "failed": True, "exit_code": 3}
+        assert listed["data"][0]["status"] == failed
 
 
 async def test_p33_a_start_that_takes_too_long_is_ended(fake: FakeModels, tmp_path: Path) -> None:

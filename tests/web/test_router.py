@@ -51,8 +51,12 @@ def test_an_end_that_nobody_ordered_has_an_exit_code() -> None:
     """By which the web page tells a failure from an unload."""
     died = view_of("a", error="killed")
     assert status_of(view_of("a"), key="status") == {"status": "unloaded", "exit_code": 0}
-    assert status_of(died, key="status") == {"status": "unloaded", "exit_code": 1}
-    assert status_of(died) == {"value": "unloaded"}
+    failed = {"exit_code": 1, "failed": True}
+    assert status_of(died, key="status") == {"status": "unloaded", **failed}
+    assert status_of(died) == {"value": "unloaded", **failed}
+    assert status_of(view_of("a")) == {"value": "unloaded"}
+    gone = view_of("a", state=State.FAILED, error="no such file", exit_code=3)
+    assert status_of(gone) == {"value": "failed", "exit_code": 3, "failed": True}
 
 
 async def test_one_record_has_both_sides_fields() -> None:
@@ -115,6 +119,27 @@ async def test_a_load_is_told_of_as_it_goes() -> None:
     assert again.status == 400
     assert asleep["data"] == {"status": "sleeping"}
     assert gone["data"] == {"status": "unloaded", "exit_code": 0}
+
+
+async def test_a_start_has_a_begin_and_an_end() -> None:
+    """In the router's form for how far a load is; a wake is only begun."""
+    fleet = FakeFleet("a")
+    async with (
+        listed(config_of("a"), fleet) as site,
+        site.session.get("/models/sse") as stream,
+    ):
+        for state in (State.STARTING, State.READY, State.ASLEEP, State.WAKING, State.READY):
+            fleet.put("a", state)
+        events = [await told(stream) for _ in range(7)]
+
+    said = [(event["event"], event["data"]["status"]) for event in events]
+    assert said == [
+        ("model_status", "loading"),
+        *[("status_change", word) for word in ("loading", "loading", "loaded", "sleeping")],
+        ("model_status", "loading"),
+        ("status_change", "loaded"),
+    ]
+    assert [event["data"]["progress"]["value"] for event in events[1:3]] == [0.0, 1.0]
 
 
 async def test_a_load_that_fails_is_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
