@@ -55,7 +55,7 @@ def test_a_section_is_a_model(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_run_as_the_preset_behind_it_wants(tmp_path: Path) -> None:
-    """`[*]` counts for its models, a section adds to the one of its name, as llama-server has it."""
+    """`[*]` counts for its models, and a section for the one of its name, as with llama-server."""
     folder, preset = tmp_path / "models", tmp_path / "p.ini"
     folder.mkdir()
     for name in ("alpha", "beta"):
