@@ -1,4 +1,4 @@
-"""R5 (its end), R15: what administrators ask for: unload, sleep, and the end of everything."""
+"""R5 (its end), R12, R15: what is asked for: unload, sleep, to be kept, the end of everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from llmsnap.core.board import Board
 from llmsnap.core.cause import ASKED, RECONFIGURED, Cause, Why
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import ShutdownRequested, SleepRequested, UnloadRequested
+from llmsnap.core.messages import (
+    KeepRequested,
+    ShutdownRequested,
+    SleepRequested,
+    UnloadRequested,
+)
 from llmsnap.core.slot import DOWN, SLUMBER, Slot, Ticket
 from llmsnap.errors import LlmsnapError
 
@@ -58,6 +63,16 @@ def sleep(board: Board, event: SleepRequested) -> None:
         slot.dismissed = slot.spec.is_default
         if slot not in board.timed:
             board.timed.append(slot)
+
+
+def keep(board: Board, event: KeepRequested) -> None:
+    """Note how long a model is to be kept; ignored while others use it or wait for it."""
+    slot = board.slots.get(event.model)
+    if slot is None or slot.serving or slot.waiting:
+        return
+    slot.kept_s = event.keep_s
+    if slot not in board.timed:
+        board.timed.append(slot)
 
 
 def shut_down(board: Board, event: ShutdownRequested) -> None:

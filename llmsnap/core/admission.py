@@ -23,6 +23,7 @@ def arrive(board: Board, event: RequestArrived) -> None:
         return
     if not slot.serving and not slot.waiting:
         slot.gap_s = board.now - slot.used_at
+    slot.kept_s = None
     is_helper = slot.spec.is_helper if event.is_helper is None else event.is_helper
     board.enqueue(event.ticket, slot, limited=event.limited, is_helper=is_helper)
 

@@ -89,7 +89,9 @@ class Board:
         self.timed = [
             slot
             for slot in in_order
-            if slot.asked_to_sleep or min(slot.spec.sleep_after_s, slot.spec.ttl_s) < inf
+            if slot.asked_to_sleep
+            or slot.kept_s is not None
+            or min(slot.spec.sleep_after_s, slot.spec.ttl_s) < inf
         ]
         self.outdated = [slot for slot in in_order if slot.is_outdated or slot.is_removed]
 

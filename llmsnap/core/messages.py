@@ -206,6 +206,14 @@ class SleepRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepRequested:
+    """A client wants idle `model` put away `keep_s` after its last use, and not before."""
+
+    model: str
+    keep_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseRequested:
     """An administrator wants all memory back for `for_s`: everything sleeps or stops.
 
@@ -284,6 +292,7 @@ Event = (
     | AbilityChanged
     | UnloadRequested
     | SleepRequested
+    | KeepRequested
     | ReleaseRequested
     | ResumeRequested
     | Reconfigured
@@ -321,8 +330,8 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Start `model`; news of it carries `generation`."""
+class Order:
+    """What happens now to a generation of `model`, and why."""
 
     model: str
     generation: int
@@ -330,39 +339,28 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Sleep:
-    """Put this generation to sleep; with requests in flight it is a pause."""
-
-    model: str
-    generation: int
-    cause: Cause = field(default=ASKED, compare=False)
+class Start(Order):
+    """Start it; news of it carries its number."""
 
 
 @dataclass(frozen=True, slots=True)
-class PageOut:
-    """Move this generation, which sleeps, on to its lower tier."""
-
-    model: str
-    generation: int
-    cause: Cause = field(default=ASKED, compare=False)
+class Sleep(Order):
+    """Put it to sleep; with requests in flight it is a pause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
-    """Wake this generation, which sleeps or is being paged out."""
-
-    model: str
-    generation: int
-    cause: Cause = field(default=ASKED, compare=False)
+class PageOut(Order):
+    """Move it, which sleeps, on to its lower tier."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """End this generation's process."""
+class Wake(Order):
+    """Wake it, which sleeps or is being paged out."""
 
-    model: str
-    generation: int
-    cause: Cause = field(default=ASKED, compare=False)
+
+@dataclass(frozen=True, slots=True)
+class Stop(Order):
+    """End its process."""
 
 
 Action = Admit | Reject | Abort | Start | Sleep | PageOut | Wake | Stop
@@ -398,3 +396,5 @@ class ModelView:
     error: str | None
     """Why the last generation ended, when it ended by itself."""
     exit_code: int | None = None
+    kept_s: float | None = None
+    """How long a client wants it kept after its last use; None: it goes by its settings."""

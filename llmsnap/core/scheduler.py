@@ -43,6 +43,7 @@ from llmsnap.core.messages import (
     Adopted,
     Event,
     ForeignChanged,
+    KeepRequested,
     ModelChanged,
     ModelGoing,
     ModelSpec,
@@ -167,6 +168,8 @@ class Scheduler:
                 administration.unload(board, event)
             case SleepRequested():
                 administration.sleep(board, event)
+            case KeepRequested():
+                administration.keep(board, event)
             case ReleaseRequested():
                 release.release(board, event)
             case ResumeRequested():
@@ -239,4 +242,5 @@ def _view(slot: Slot) -> ModelView:
         need=slot.need,
         error=str(slot.error) if slot.error is not None else None,
         exit_code=slot.exit_code,
+        kept_s=slot.kept_s,
     )

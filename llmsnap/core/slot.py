@@ -88,6 +88,8 @@ class Slot:
     dismissed: bool = False
     """Unloaded by an administrator: if pinned, it isn't loaded again before it is asked for."""
     asked_to_sleep: bool = False
+    kept_s: float | None = None
+    """How long a client wants it kept after its last use; None: it goes by its settings."""
     is_outdated: bool = False
     """Whether its process isn't the one that the configuration has for it now."""
     is_removed: bool = False

@@ -54,7 +54,7 @@ def run_timers(board: Board, closed: Collection[Slot]) -> None:
 
 
 def _asleep(board: Board, slot: Slot) -> None:
-    if not _stays(slot) and board.due(slot.used_at + slot.spec.ttl_s):
+    if not _stays(slot) and board.due(slot.used_at + _ttl_s(slot)):
         board.stop(slot, _idled(board, slot, Why.TTL))
 
 
@@ -66,11 +66,19 @@ def _idle(board: Board, slot: Slot) -> None:
         else:
             put_out(board, slot, ASKED)
     elif not _stays(slot):
-        if board.due(slot.used_at + spec.ttl_s):
+        if board.due(slot.used_at + _ttl_s(slot)):
             board.stop(slot, _idled(board, slot, Why.TTL))
+        elif slot.kept_s is not None:
+            if board.due(slot.used_at + slot.kept_s):
+                put_out(board, slot, _idled(board, slot, Why.IDLE))
         elif spec.can_sleep and board.due(slot.used_at + spec.sleep_after_s):
             # One that can't sleep stays: only `ttl` stops what is idle.
             put_out(board, slot, _idled(board, slot, Why.IDLE))
+
+
+def _ttl_s(slot: Slot) -> float:
+    """Return after how long idle `slot` is stopped: not while somebody wants it kept."""
+    return max(slot.spec.ttl_s, slot.kept_s or 0)
 
 
 def _stays(slot: Slot) -> bool:

@@ -11,6 +11,7 @@ from llmsnap.core.messages import (
     Action,
     Adopted,
     Event,
+    KeepRequested,
     ModelChanged,
     ModelGoing,
     ModelView,
@@ -140,6 +141,8 @@ def _reason(event: Event, model: str) -> str:
             return "unload"
         case SleepRequested():
             return "sleep"
+        case KeepRequested():
+            return "it is to be kept no longer"
         case ReleaseRequested():
             return "all memory is to be given back"
         case ResumeRequested():

@@ -13,6 +13,7 @@ from llmsnap.core.messages import (
     Adopted,
     Event,
     Found,
+    KeepRequested,
     ModelView,
     Reconfigured,
     ShutdownRequested,
@@ -203,6 +204,10 @@ class Supervisor:
         after = self.view(model)
         if after.state is not State.ASLEEP:
             raise Conflict(after.error or f"model {model!r} is {after.state} and not asleep")
+
+    def keep(self, model: str, keep_s: float) -> None:
+        """Put idle `model` away `keep_s` after its last use, and not before, until the next use."""
+        self.post(KeepRequested(model, keep_s))
 
     async def unload(self, model: str, timeout_s: float | None = None) -> None:
         """End `model` and return when its process is gone; waiting requests are refused.

@@ -61,6 +61,8 @@ class Fleet(Protocol):
 
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
 
+    def keep(self, model: str, keep_s: float) -> None: ...
+
 
 class Admin:
     """The operators' endpoints. `clock` is the one that the views' times are on."""

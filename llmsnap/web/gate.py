@@ -25,6 +25,7 @@ _USES: Final = frozenset(
     f"/api/{name}" for name in ("chat", "generate", "embed", "embeddings", "show")
 )
 """Ollama's paths, by which models are used and not managed."""
+STRANGER: Final = "a page of another site may not give orders to this proxy"
 _LOOKS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::\d+)?", re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -83,8 +84,8 @@ class Gate:
         """Raise Forbidden or Unauthorized unless the request may pass."""
         if self._checks_host:
             self.check_host(request.headers.get("Host", ""))
-        if request.headers.get("Sec-Fetch-Site", "") == "cross-site" and is_order(request):
-            raise Forbidden("a page of another site may not give orders to this proxy")
+        if is_strangers(request) and is_order(request):
+            raise Forbidden(STRANGER)
         if self._keys and not is_open(request.path) and request.method != "OPTIONS":
             self.check_key(request)
 
@@ -116,6 +117,11 @@ class Gate:
     def _is_allowed(self, name: str) -> bool:
         _, _, parent = name.partition(".")
         return name in self._allowed or f"*.{parent}" in self._allowed
+
+
+def is_strangers(request: Head) -> bool:
+    """Whether a page of another site asks, as browsers say."""
+    return request.headers.get("Sec-Fetch-Site", "") == "cross-site"
 
 
 def offered_key(request: Head) -> str:

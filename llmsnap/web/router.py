@@ -213,7 +213,7 @@ class RouterRoutes:
 
 
 def _progress(view: ModelView, value: float) -> Record:
-    """Return how far a load is. What is between its begin and its end a server tells a router only."""
+    """Return how far a load is: a server tells only a router what is between begin and end."""
     progress = {"stages": [_STAGE], "current": _STAGE, "value": value}
     data = {"status": WORDS[State.STARTING], "progress": progress}
     return {"model": view.model, "event": "status_change", "data": data}

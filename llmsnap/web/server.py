@@ -109,8 +109,8 @@ def build_app(
     )
     admin = Admin(config, fleet, clock, memory)
     router = RouterRoutes(config, ModelList(config, fleet.views, proxy.standins), fleet, proxy)
-    ollama = OllamaRoutes(config, fleet, proxy, memory)
-    app.on_shutdown.extend((router.aclose, ollama.aclose))
+    ollama = OllamaRoutes(config, fleet, proxy, clock, memory)
+    app.on_shutdown.append(router.aclose)
     log_routes, upstream = LogRoutes(logs, config.names()), upstream_routes(config, fleet, proxy)
     routes = (
         *admin.routes(),

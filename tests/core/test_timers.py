@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
 
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import SleepRequested, Tick
+from llmsnap.core.messages import KeepRequested, SleepRequested, Tick
 from tests.core.play import (
     Play,
     arrive,
@@ -298,3 +299,51 @@ def test_r15_the_default_model_stays_away_from_a_shutdown() -> None:
     play.at(1, ready("d"))
     assert play.at(2, shutdown()) == ["stop d"]
     assert play.at(3, exited("d")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "keep_s", "moves"),
+    [
+        ({}, 30, [(30.0, "sleep a")]),
+        ({}, inf, []),
+        ({"can_sleep": False}, 30, [(30.0, "stop a")]),
+        ({"ttl_s": 10.0}, 30, [(30.0, "stop a")]),
+        ({"ttl_s": 10.0}, inf, []),
+        ({"ttl_s": 60.0, "can_sleep": False}, 30, [(30.0, "stop a")]),
+        ({"sleep_after_s": 10.0}, 30, [(30.0, "sleep a")]),
+        ({"sleep_after_s": 10.0}, inf, []),
+        ({"pinned": True}, 0, []),
+    ],
+)
+def test_r12_a_client_may_say_how_long(
+    settings: dict[str, Any], keep_s: float, moves: list[tuple[float, str]]
+) -> None:
+    """Sooner or later than the settings would have it, up to for ever; pinned models stay."""
+    play = alone(**settings)
+    play.at(0, KeepRequested("a", keep_s))
+    assert play.until(9999) == moves
+
+
+def test_r12_no_time_at_all_is_at_once() -> None:
+    """Even if it was used long ago."""
+    play = alone(ttl_s=100.0)
+    assert play.at(50, KeepRequested("a", 0)) == ["sleep a"]
+
+
+def test_r12_the_next_use_takes_back_what_was_said() -> None:
+    """And who uses it meanwhile isn't to be disturbed."""
+    play = alone(ttl_s=10.0)
+    play.at(0, KeepRequested("a", inf))
+    play.at(50, arrive(1, "a"))
+    assert play.scheduler.view("a").kept_s is None
+    assert play.at(51, KeepRequested("a", 0)) == []
+    play.at(52, done(1))
+    assert play.until(99) == [(62.0, "stop a")]
+
+
+def test_r12_it_keeps_nobody_else_out() -> None:
+    """Who is kept is put out for who needs the memory, like all others."""
+    play = Play(model("a"), model("b"))
+    play.up("a")
+    play.at(1, KeepRequested("a", inf))
+    assert play.at(2, arrive(1, "b")) == ["sleep a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -93,6 +94,27 @@ async def test_it_lists_shows_and_sees_what_runs(client: ollama.AsyncClient) -> 
         return not (await client.ps()).models
 
     await eventually(is_gone, timeout_s=60)
+
+
+async def test_keep_alive_outlasts_the_ttl(tmp_path: Path) -> None:
+    """And what is then asked by somebody else goes by the `ttl` again."""
+    entry = {"cmd": " ".join(server_argv(tiny_gguf())), "ttl": 1}
+    config = {"ollamaApi": True, "startPort": free_ports(1), "sleep": {"mode": "off"}}
+    text = json.dumps({**config, "models": {"a": entry}})
+    async with (
+        running_proxy(text, tmp_path, env=server_environment()) as running,
+        ollama.AsyncClient(host=running.url) as client,
+    ):
+        await client.chat("a", messages=HI, options=SHORT, keep_alive=-1)
+        idle_s = 0.0
+        while idle_s < 2.5:
+            view = (await running.models())["a"]
+            assert view["state"] == "ready"
+            idle_s = view["idle_s"]
+            await asyncio.sleep(0.1)
+        assert (await client.ps()).models[0].expires_at.year == 9999
+        await running.chat("a")
+        await running.becomes("a", "stopped")
 
 
 async def test_an_answer_keeps_to_a_schema(client: ollama.AsyncClient) -> None:

@@ -114,6 +114,11 @@ class FakeFleet:
         self.orders.append(("unload", model, timeout_s))
         self.put(model, State.STOPPED)
 
+    def keep(self, model: str, keep_s: float) -> None:
+        """Note how long one is to be kept; put it away at once if that is no time at all."""
+        self.orders.append(("keep", model, keep_s))
+        self.put(model, State.READY if keep_s else State.ASLEEP, kept_s=keep_s)
+
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]:
         """Call `callback` after each change of a state."""
         self._watchers.append(callback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Any, Final
 
 from llmsnap.config.schema import Capabilities, ModelConfig
@@ -56,12 +57,10 @@ def tag_of(name: str, id_: str, model: ModelConfig, *, size: int, since: str) ->
     }
 
 
-def running_of(
-    tag: Mapping[str, Any], model: ModelConfig, *, vram: int, left_s: float | None
-) -> Record:
-    """Return the record of a model in `/api/ps`; `left_s`: None: it stays for ever."""
+def running_of(tag: Mapping[str, Any], model: ModelConfig, *, vram: int, left_s: float) -> Record:
+    """Return the record of a model in `/api/ps`; infinite `left_s`: it stays for ever."""
     expires = FOR_EVER
-    if left_s is not None:
+    if isfinite(left_s):
         expires = moment(datetime.now(UTC) + timedelta(seconds=left_s))
     kept = {key: tag[key] for key in ("name", "model", "size", "digest", "details")}
     context = model.capabilities.context or 0

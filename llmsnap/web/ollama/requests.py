@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from msgspec import json
@@ -24,6 +25,7 @@ _OPTIONS: Final = frozenset(
 
 _DURATION: Final = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_FOR_EVER_S: Final = 100 * 365 * 86_400
 _KINDS: Final = {"/9j/": "jpeg", "iVBOR": "png", "R0lGO": "gif", "UklGR": "webp"}
 """How base64 of images begins."""
 
@@ -61,7 +63,7 @@ def embed_request(body: Body, key: str) -> dict[str, Any]:
 
 
 def keep_alive_s(body: Body) -> float | None:
-    """Return the seconds of `keep_alive`; None: the request doesn't say, or for ever.
+    """Return the seconds of `keep_alive`, infinite for ever; None: the request doesn't say.
 
     A number is seconds, a text a duration of Go's. Raises BadRequest.
     """
@@ -69,7 +71,7 @@ def keep_alive_s(body: Body) -> float | None:
     if given is None or isinstance(given, bool):
         return None
     seconds = float(given) if isinstance(given, int | float) else _duration(str(given))
-    return None if seconds < 0 else seconds
+    return seconds if 0 <= seconds < _FOR_EVER_S else inf
 
 
 def _duration(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
+from math import inf
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -12,18 +13,19 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from llmsnap.config.schema import Config
 from llmsnap.core.lifecycle import State
-from llmsnap.errors import BadRequest, LlmsnapError, ModelNotFound, NotFound
+from llmsnap.core.messages import ModelView
+from llmsnap.errors import BadRequest, Forbidden, LlmsnapError, ModelNotFound, NotFound
 from llmsnap.web.admin import Fleet
 from llmsnap.web.body import HeldBody
 from llmsnap.web.bridge import AiohttpClient, relayed
 from llmsnap.web.devices import Memory
 from llmsnap.web.envelope import json_answer
+from llmsnap.web.gate import STRANGER, is_strangers
 from llmsnap.web.head import CommonHead, Fields, Head
 from llmsnap.web.ollama import answers, listing
 from llmsnap.web.ollama import requests as asked
 from llmsnap.web.ollama.answers import Form
 from llmsnap.web.ollama.events import Lines
-from llmsnap.web.ollama.keepalive import KeepAlive
 from llmsnap.web.ollama.outlet import TranslatingOutlet
 from llmsnap.web.outbox import Outbox
 from llmsnap.web.outlet import Outlet
@@ -80,13 +82,19 @@ class OllamaRoutes:
     """Answers Ollama's clients, over the same hot path as everybody's."""
 
     def __init__(
-        self, config: Config, fleet: Fleet, proxy: Serves, memory: Memory | None = None
+        self,
+        config: Config,
+        fleet: Fleet,
+        proxy: Serves,
+        clock: Callable[[], float],
+        memory: Memory | None = None,
     ) -> None:
+        """`clock` is the one that the views' times are on."""
         self.is_on = False
         self._fleet = fleet
         self._proxy = proxy
+        self._clock = clock
         self._memory = memory
-        self._keep_alive: KeepAlive | None = None
         self._since = listing.now()
         self.adopt(config)
 
@@ -94,11 +102,6 @@ class OllamaRoutes:
         """Go by another configuration from now on."""
         self._config = config
         self.is_on = config.ollama_api
-
-    async def aclose(self, _: web.Application | None = None) -> None:
-        """Put no model away any more."""
-        if self._keep_alive is not None:
-            await self._keep_alive.aclose()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -122,11 +125,11 @@ class OllamaRoutes:
     async def ps(self, _: web.Request) -> web.StreamResponse:
         """List the models that are awake."""
         awake = [
-            view.model
+            view
             for view in self._fleet.views()
             if view.state is State.READY and view.model in self._config.models
         ]
-        return json_answer({"models": [self._running(model) for model in awake]})
+        return json_answer({"models": [self._running(view) for view in awake]})
 
     @_as_ollama
     async def show(self, request: web.Request) -> web.StreamResponse:
@@ -140,7 +143,7 @@ class OllamaRoutes:
         body = self._named(await self._body(request))
         form = Form(body["model"], True, listing.now)
         if not body.get("messages"):
-            return await self._order(body, form)
+            return await self._order(request, body, form)
         return await self._generate(request, body, _CHAT, asked.chat_request(body), form)
 
     @_as_ollama
@@ -151,7 +154,7 @@ class OllamaRoutes:
         if body.get("suffix"):
             raise BadRequest("`suffix` isn't supported here; ask /infill of the model's server")
         if not body.get("prompt"):
-            return await self._order(body, form)
+            return await self._order(request, body, form)
         if body.get("raw"):
             return await self._generate(request, body, _COMPLETIONS, asked.raw_request(body), form)
         return await self._generate(request, body, _CHAT, asked.generate_request(body), form)
@@ -197,7 +200,7 @@ class OllamaRoutes:
         whole: Callable[[Any], Any],
     ) -> web.StreamResponse:
         """Serve `wanted` at `path` in place of what the client sent, and translate the answer."""
-        keep_s = asked.keep_alive_s(body)
+        keep_s = _keep_s(request, body)
         model = self._proxy.names.get(body["model"], "")
         modern = request.version >= HttpVersion11
         outlet = TranslatingOutlet(
@@ -209,25 +212,23 @@ class OllamaRoutes:
             chunks_allowed=modern,
         )
         held = HeldBody.of(msgspec.json.encode(wanted))
-        if model in self._config.models:
-            self._keeping.begin(model)
         answer = await relayed(
             request, outlet, self._proxy.serve(_head(request, path), held, outlet)
         )
         if keep_s is not None and model in self._config.models:
-            self._keeping.end(model, keep_s)
+            self._fleet.keep(model, keep_s)
         return answer
 
-    async def _order(self, body: Body, form: Form) -> web.StreamResponse:
+    async def _order(self, request: web.Request, body: Body, form: Form) -> web.StreamResponse:
         """Load a model without asking it anything, or put it away with `keep_alive: 0`."""
-        keep_s, model = asked.keep_alive_s(body), self._local(body)
+        keep_s, model = _keep_s(request, body), self._local(body)
         if keep_s == 0:
-            self._keeping.end(model, 0)
+            self._fleet.keep(model, 0)
             return json_answer(form.last("unload"))
         async with self._fleet.lease(model, limited=False):
             pass
         if keep_s is not None:
-            self._keeping.end(model, keep_s)
+            self._fleet.keep(model, keep_s)
         return json_answer(form.last("load"))
 
     async def _body(self, request: web.Request) -> Body:
@@ -264,21 +265,31 @@ class OllamaRoutes:
         size = sum(self._memory.figure(id_).bytes.values()) if self._memory else 0
         return listing.tag_of(id_, id_, model, size=size, since=self._since)
 
-    def _running(self, id_: str) -> Body:
-        model, left_s = self._config.models[id_], self._keeping.left_s(id_)
-        if left_s is None and model.ttl_s:
-            left_s = float(model.ttl_s)
+    def _running(self, view: ModelView) -> Body:
+        id_, model = view.model, self._config.models[view.model]
+        idle_s = 0.0
+        if view.used_at is not None and not view.in_flight:
+            idle_s = self._clock() - view.used_at
+        keep_s = (model.ttl_s or inf) if view.kept_s is None else view.kept_s
         vram = sum(size for at, size in self._held(id_).items() if at.startswith("gpu"))
+        left_s = max(0.0, keep_s - idle_s)
         return listing.running_of(self._tag(id_), model, vram=vram, left_s=left_s)
 
     def _held(self, model: str) -> Mapping[str, int]:
         return self._memory.held_by(model) if self._memory else {}
 
-    @property
-    def _keeping(self) -> KeepAlive:
-        if self._keep_alive is None:
-            self._keep_alive = KeepAlive(self._fleet)
-        return self._keep_alive
+
+def _keep_s(request: web.Request, body: Body) -> float | None:
+    """Return the seconds of `keep_alive`, which a page of another site has no say in.
+
+    Raises Forbidden when such a page wants the model put away.
+    """
+    keep_s = asked.keep_alive_s(body)
+    if keep_s is None or not is_strangers(request):
+        return keep_s
+    if keep_s == 0:
+        raise Forbidden(STRANGER)
+    return None
 
 
 def _lines(form: Form) -> Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 
 import pytest
 
@@ -42,5 +43,5 @@ def test_one_without_a_ttl_never_expires() -> None:
     """A date all the same, for clients want one."""
     tag = tag_of("m", "m", ModelConfig(cmd="serve"), size=5, since="then")
 
-    assert running_of(tag, ModelConfig(), vram=0, left_s=None)["expires_at"] == FOR_EVER
+    assert running_of(tag, ModelConfig(), vram=0, left_s=inf)["expires_at"] == FOR_EVER
     assert running_of(tag, ModelConfig(), vram=0, left_s=60)["expires_at"] < FOR_EVER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from typing import Any
 
 import pytest
@@ -124,12 +125,13 @@ def test_texts_to_embed() -> None:
         ("5m", 300),
         ("1h30m", 5400),
         ("1.5s", 1.5),
-        (-1, None),
-        ("-1m", None),
+        (-1, inf),
+        ("-1m", inf),
+        (1e18, inf),
     ],
 )
 def test_how_long_a_model_is_kept(given: object, seconds: float | None) -> None:
-    """A negative time is for ever, which is the model's own setting here."""
+    """A negative time is for ever, and so is one that nobody will see the end of."""
     assert keep_alive_s({"keep_alive": given}) == seconds
 
 

@@ -12,6 +12,7 @@ import pytest
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.sections import SelectorConfig
 from llmsnap.core.lifecycle import State
+from llmsnap.web.ollama.listing import FOR_EVER
 from llmsnap.web.server import PARTS
 from tests.helpers.waiting import eventually
 from tests.web.fleet import FakeFleet, config_of, front_of
@@ -170,8 +171,28 @@ async def test_an_empty_request_loads_or_puts_away() -> None:
 async def test_keep_alive_counts_from_the_end_of_the_answer() -> None:
     """And is seen in `/api/ps`, where else the `ttl` is."""
     async with ollama(say_whole) as stage:
-        await posted(stage, "/api/chat", model="a", messages=HI, stream=False)
-        assert (await stage.site.ask("/api/ps")).json["models"][0]["name"] == "a"
+        await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive="1h")
+        assert stage.fleet.orders == [("keep", "a", 3600.0)]
+        kept = (await stage.site.ask("/api/ps")).json["models"][0]
+        assert kept["expires_at"] < FOR_EVER
+        await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive=-1)
+        kept = (await stage.site.ask("/api/ps")).json["models"][0]
+        assert kept["expires_at"] == FOR_EVER
         await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive=0)
-        await eventually(lambda: stage.fleet.orders == [("sleep", "a", None)])
         assert (await stage.site.ask("/api/ps")).json["models"] == []
+
+
+@pytest.mark.parametrize("messages", [HI, []])
+async def test_pages_of_other_sites_dont_say_how_long(messages: list[dict[str, str]]) -> None:
+    """They may ask a model, but neither put it away nor keep others out of its memory."""
+    async with ollama(say_whole) as stage:
+        for keep_alive, status in ((0, 403), ("0s", 403), (60, 200), (-1, 200)):
+            body = {"model": "a", "messages": messages, "stream": False, "keep_alive": keep_alive}
+            reply = await stage.site.ask(
+                "/api/chat",
+                method="POST",
+                data=json.dumps(body).encode(),
+                headers={"Sec-Fetch-Site": "cross-site"},
+            )
+            assert reply.status == status, reply
+        assert not [order for order in stage.fleet.orders if order[0] == "keep"]
