@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
+from msgspec.structs import replace
+
 from llmsnap.bench.report import Report
 from llmsnap.bench.rows import COLUMNS, seconds, table
 from llmsnap.bench.samples import Sample, Spread, by_case, good
@@ -28,10 +30,13 @@ def facts(report: Report) -> list[str]:
         f"Measured on {report.made_at[:10]} with llmsnap {report.version} on {machine.system}, "
         f"{machine.cores} cores of {machine.processor}, "
         f"{machine.memory_bytes / 2**30:.0f} GiB RAM, {machine.swap_bytes / 2**30:.0f} GiB swap, "
-        + (f"GPUs {'; '.join(machine.gpus)}." if machine.gpus else "no GPU."),
+        + (f"GPUs {'; '.join(machine.gpus)}" if machine.gpus else "no GPU")
+        + (f", NVIDIA's driver {machine.driver}." if machine.driver else "."),
     ]
     if engines:
         found.append(f"Engines: {engines}.")
+    if machine.disk_bytes_per_s:
+        found.append(f"The disk reads a model's file at {machine.disk_bytes_per_s / 1e9:.2f} GB/s.")
     if report.ended:
         found.append(f"Not all was measured: {report.ended}.")
     return found
@@ -50,6 +55,12 @@ def sheet(report: Report) -> str:
     return text.getvalue()
 
 
+def same_machine(one: Report, other: Report) -> bool:
+    """Whether both were measured on the same one, as far as can be told."""
+    machines = [replace(report.machine, disk_bytes_per_s=None) for report in (one, other)]
+    return machines[0] == machines[1]
+
+
 def compared(before: Report, after: Report) -> list[list[str]]:
     """Return a row for each case that both have: both times, and how many times as fast."""
     older, newer = by_case(before.samples), by_case(after.samples)
@@ -66,7 +77,7 @@ def compared(before: Report, after: Report) -> list[list[str]]:
                 [
                     case.model,
                     str(case.length),
-                    str(case.scene),
+                    case.state,
                     case.server,
                     seconds(then),
                     seconds(now),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import structs
 
+from llmsnap.bench import llama_bench
+from llmsnap.bench.advice import advise
 from llmsnap.bench.report import Report
-from llmsnap.bench.samples import OURS, Case, Sample, Scene, Spread, by_case, good
+from llmsnap.bench.run import INTERRUPTED
+from llmsnap.bench.samples import Scene
 from llmsnap.bench.variants import Variant
 from llmsnap.config.argv import split_command
 from llmsnap.config.loader import Loaded
@@ -23,10 +24,6 @@ from llmsnap.memory.gguf import estimate_for
 from llmsnap.runtime.ports import free_ports
 
 SCENES: Final = (Scene.NEW, Scene.RESTORED, Scene.ASLEEP, Scene.AWAKE)
-_CLOSE: Final = 1.1
-"""What is at most so many times as slow as the best is as good."""
-_USED: Final = 0.5
-"""A cache that came back has at least that share of the prompt."""
 _FIRST_PORT: Final = 21000
 
 
@@ -62,7 +59,6 @@ def sum_up(
     loaded: Loaded,
     model: ModelConfig,
     variants: Sequence[Variant],
-    lengths: Sequence[int],
 ) -> None:
     """Add to the report the commands, what their caches take, and which to take."""
     sizes = {one.name: kv_bytes(model, one, loaded.config.memory.devices) for one in variants}
@@ -71,8 +67,42 @@ def sum_up(
         **report.settings,
         "commands": {one.name: one.command for one in variants},
         "kv_bytes": sizes,
-        "llama_bench": [row for one in variants for row in llama_bench(one, lengths)],
     }
+
+
+def add_llama_bench(
+    report: Report,
+    model: ModelConfig,
+    variants: Sequence[Variant],
+    lengths: Sequence[int],
+    *,
+    limit_s: float,
+    show: Callable[[str], None],
+) -> None:
+    """Add what `llama-bench` says of the same settings, where it is found.
+
+    Each setting that it knows is measured once, until `limit_s` is over or somebody stops it.
+    """
+    program = llama_bench.find(variants[0].argv)
+    if program is None or report.ended:
+        return
+    env = {**os.environ, **dict(entry.partition("=")[::2] for entry in model.env)}
+    commands = {llama_bench.command(program, v.argv, env, lengths): v.name for v in variants[::-1]}
+    rows: list[dict[str, Any]] = []
+    until = time.monotonic() + limit_s
+    try:
+        for argv, name in reversed(commands.items()):
+            show(f"{llama_bench.PROGRAM}: {name}")
+            try:
+                found = llama_bench.rates(argv, env, max(1.0, until - time.monotonic()))
+            except LlmsnapError as error:
+                report.left_out.append(f"{name}: {error}")
+            else:
+                rows += [{"variant": name, **row} for row in found]
+                report.notes.append(f"{llama_bench.PROGRAM}, {name}: {llama_bench.in_words(found)}")
+    except KeyboardInterrupt:
+        report.ended = INTERRUPTED
+    report.settings = {**report.settings, "llama_bench": rows}
 
 
 def kv_bytes(model: ModelConfig, variant: Variant, devices: Mapping[str, int]) -> int | None:
@@ -84,76 +114,3 @@ def kv_bytes(model: ModelConfig, variant: Variant, devices: Mapping[str, int]) -
     except (ModelFileError, OSError):
         return None
     return sum(parts.kv for parts in estimate.parts.values()) if estimate else None
-
-
-def llama_bench(variant: Variant, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Return what llama-bench says of the same file and settings; nothing where it isn't found."""
-    beside = Path(variant.argv[0]).with_name("llama-bench")
-    program = str(beside) if beside.is_file() else shutil.which("llama-bench")
-    if program is None:
-        return []
-    wanted = {"-m": "-m", "--model": "-m", "-ctk": "-ctk", "-ctv": "-ctv", "-fa": "-fa"}
-    argv = [program, "-o", "json", "-r", "1", "-n", "32", "-p", ",".join(map(str, lengths))]
-    for word, value in zip(variant.argv, variant.argv[1:], strict=False):
-        if word in wanted:
-            argv += [wanted[word], {"on": "1", "off": "0"}.get(value, value)]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError):
-        return []
-    return [{"variant": variant.name, **one} for one in found]
-
-
-def advise(report: Report, variants: Sequence[Variant], kv: Mapping[str, int | None]) -> None:
-    """Add to the report which came back with their cache, and the command to take."""
-    sizes = [f"{name} {size / 2**20:.0f} MiB" for name, size in kv.items() if size]
-    if sizes:
-        report.notes.append(f"the cache takes, by what its file tells: {', '.join(sizes)}")
-    cases = by_case(report.samples)
-    for case, samples in sorted(cases.items()):
-        if case.scene in (Scene.RESTORED, Scene.ASLEEP):
-            report.advice.append(_verdict(case, good(samples)))
-    lengths = [case.length for case, samples in cases.items() if good(samples)]
-    if not lengths:
-        return
-    longest = max(lengths)
-    times = {
-        v.name: first.median
-        for v in variants
-        if (first := _first(cases.get(_new(v.name, longest), ())))
-    }
-    if not times:
-        return
-    best_s = min(times.values())
-    near = [v for v in variants if times.get(v.name, best_s * 9) <= best_s * _CLOSE]
-    choice = min(near, key=lambda v: (kv.get(v.name) or 1 << 62, times[v.name]))
-    size = kv.get(choice.name)
-    report.advice.append(
-        f"take {choice.command} : {times[choice.name]:.2f} s to the first token of {longest} new "
-        f"tokens (the quickest: {best_s:.2f} s)"
-        + (f", with the smallest cache of those, {size / 2**20:.0f} MiB" if size else "")
-        + "; whether its answers are as good isn't measured"
-    )
-
-
-def _new(name: str, length: int) -> Case:
-    return Case(name, length, Scene.NEW, OURS)
-
-
-def _first(samples: Sequence[Sample]) -> Spread | None:
-    return Spread.of(one.first_s for one in good(samples))
-
-
-def _verdict(case: Case, samples: Sequence[Sample]) -> str:
-    shares = Spread.of(
-        one.cached / one.prompt if one.prompt and one.cached is not None else None
-        for one in samples
-    )
-    if shares is None:
-        return f"{case.model}, {case.length}, {case.scene}: its server doesn't say what was cached"
-    word = "used" if shares.median >= _USED else "useless"
-    return (
-        f"{case.model}, {case.length}, {case.scene}: the cache was {word} "
-        f"({shares.median:.0%} of the prompt)"
-    )

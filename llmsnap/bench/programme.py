@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Final
@@ -28,18 +28,39 @@ class Programme:
 
     models: Sequence[str]
     lengths: Sequence[int]
+    lengths_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of models that have others."""
     turns: int
     others: Sequence[str]
     """Servers that are measured beside ours."""
     scenes: Sequence[Scene]
+    drivers: Sequence[str] = ()
+    """Ways to sleep that are measured beside the one that the proxy has for a model."""
 
-    def turn(self) -> Iterator[Case]:
-        """Yield every case once: server beside server, so that what disturbs one disturbs all."""
-        for length in self.lengths:
-            for model in self.models:
+    def all(self) -> Iterator[tuple[int, Case]]:
+        """Yield every case behind its turn, in which each comes once.
+
+        Server stands beside server, so that what disturbs one disturbs all. Turn 0 is to warm up:
+        it has one length for each model, and nothing cold.
+        """
+        for case in self._turn():
+            if case.length == min(self._lengths(case.model)) and case.scene is not Scene.COLD:
+                yield 0, case
+        for turn in range(1, self.turns + 1):
+            for case in self._turn():
+                yield turn, case
+
+    def _turn(self) -> Iterator[Case]:
+        every = dict.fromkeys(length for model in self.models for length in self._lengths(model))
+        for length in every:
+            for model in (one for one in self.models if length in self._lengths(one)):
                 for scene in self.scenes:
                     for server in self._servers(scene):
-                        yield Case(model, length, scene, server)
+                        for driver in ("", *(self.drivers if scene is Scene.ASLEEP else ())):
+                            yield Case(model, length, scene, server, driver)
+
+    def _lengths(self, model: str) -> Sequence[int]:
+        return self.lengths_of.get(model, self.lengths)
 
     def _servers(self, scene: Scene) -> list[str]:
         return [OURS, *(self.others if scene in _OF_ANY_SERVER else ())]

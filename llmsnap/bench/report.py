@@ -14,8 +14,11 @@ import psutil
 from llmsnap import __version__
 from llmsnap.bench.samples import Sample
 from llmsnap.errors import LlmsnapError
+from llmsnap.sleep.eligibility import read_kernel
 
 FORMAT: Final = 1
+_LANE_BYTES_PER_S: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Of PCI Express, by generation, after its encoding."""
 _WHAT_CPU: Final = Path("/proc/cpuinfo")
 
 
@@ -28,6 +31,12 @@ class Machine(msgspec.Struct, kw_only=True):
     memory_bytes: int
     swap_bytes: int
     gpus: list[str] = []
+    link_bytes_per_s: float | None = None
+    """What the bus to the GPU can carry."""
+    disk_bytes_per_s: float | None = None
+    """How fast a model's file comes from its disk; known where the page cache was emptied."""
+    driver: str = ""
+    """The version of NVIDIA's; empty: there is none."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -72,7 +81,18 @@ def this_machine(devices: Mapping[str, Any]) -> Machine:
         memory_bytes=psutil.virtual_memory().total,
         swap_bytes=psutil.swap_memory().total,
         gpus=gpus,
+        link_bytes_per_s=_link_bytes_per_s(devices),
+        driver=read_kernel().driver,
     )
+
+
+def _link_bytes_per_s(devices: Mapping[str, Any]) -> float | None:
+    speeds = [
+        _LANE_BYTES_PER_S.get(one["pcie_max_generation"], 0.0) * one["pcie_max_width"]
+        for one in devices.get("devices", [])
+        if one.get("pcie_max_generation") and one.get("pcie_max_width")
+    ]
+    return max(speeds, default=0.0) or None
 
 
 def write(report: Report, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llmsnap.bench.report import Report
+from llmsnap.bench.report import Machine, Report
 from llmsnap.bench.samples import OURS, Case, Sample, Scene, Spread, by_case, good, ratio
 
 COLUMNS: Final = (
@@ -27,18 +27,18 @@ COLUMNS: Final = (
 def table(report: Report) -> list[list[str]]:
     """Return a row a case, for people."""
     cases = by_case(report.samples)
-    return [_row(case, samples, cases) for case, samples in sorted(cases.items(), key=_place)]
+    return [
+        _row(case, samples, cases, report.machine)
+        for case, samples in sorted(cases.items(), key=lambda item: item[0].place)
+    ]
 
 
-def _place(item: tuple[Case, list[Sample]]) -> tuple[str, int, int, str]:
-    case, _ = item
-    return case.model, case.length, list(Scene).index(case.scene), case.server
-
-
-def _row(case: Case, samples: Sequence[Sample], cases: dict[Case, list[Sample]]) -> list[str]:
+def _row(
+    case: Case, samples: Sequence[Sample], cases: dict[Case, list[Sample]], machine: Machine
+) -> list[str]:
     well = good(samples)
-    ways = {one.way for one in well if one.way}
-    state = f"{case.scene} ({', '.join(sorted(ways))})" if ways else str(case.scene)
+    ways = sorted({one.way for one in well if one.way} or filter(None, [case.by]))
+    state = f"{case.scene} ({', '.join(ways)})" if ways else str(case.scene)
     if not well:
         return [case.model, str(case.length), state, case.server, "0", "failed"] + [""] * 6
     return [
@@ -52,7 +52,7 @@ def _row(case: Case, samples: Sequence[Sample], cases: dict[Case, list[Sample]])
         _prefill(well),
         _cached(well),
         _plain(Spread.of(one.tokens_per_s for one in well)),
-        _moved(well),
+        _moved(well, machine),
         _against(case, samples, cases),
     ]
 
@@ -88,7 +88,7 @@ def _cached(samples: Sequence[Sample]) -> str:
     return f"{'?' if cached is None else f'{cached.median:.0f}'} of {prompt.median:.0f}"
 
 
-def _moved(samples: Sequence[Sample]) -> str:
+def _moved(samples: Sequence[Sample], machine: Machine) -> str:
     amount = Spread.of(one.moved_bytes for one in samples)
     if amount is None:
         return ""
@@ -97,7 +97,17 @@ def _moved(samples: Sequence[Sample]) -> str:
         for one in samples
     )
     speed = f", {rate.median / 1e9:.2f} GB/s" if rate else ""
+    what, most = _road(samples[0], machine)
+    if rate and most:
+        speed += f" ({rate.median / most:.0%} of the {what})"
     return f"{amount.median / 1e9:.2f} GB{speed}"
+
+
+def _road(sample: Sample, machine: Machine) -> tuple[str, float | None]:
+    """Return by what the bytes came, and the most that it carries, as far as that is known."""
+    if sample.scene is Scene.COLD:
+        return "disk", machine.disk_bytes_per_s
+    return "link", machine.link_bytes_per_s if sample.way == "cuda" else None
 
 
 def _against(case: Case, samples: Sequence[Sample], cases: dict[Case, list[Sample]]) -> str:

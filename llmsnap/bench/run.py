@@ -14,6 +14,10 @@ TIME_IS_UP: Final = "the time was up"
 INTERRUPTED: Final = "interrupted"
 _MOST_FAULTS: Final = 2
 """So many faults of one case, and it is left out."""
+_NOT_RESTORED: Final = (
+    "{model} with {length} tokens: nothing was restored after a stop; only conversations with a "
+    "llama-server are saved, and only long ones (sessions.minTokens)"
+)
 _OF_ALL: Final = frozenset({Scene.CACHED, Scene.NEW, Scene.SWAP, Scene.AWAKE})
 """Where the model can't be asked in these at first, it can't be in any."""
 
@@ -54,6 +58,7 @@ class Run:
         self._until = clock() + limit_s
         self._show = show
         self._pace = Pace()
+        self._tried: set[Case] = set()
         self._faults: dict[Case, int] = {}
 
     def measure(self) -> None:
@@ -64,46 +69,54 @@ class Run:
             self._report.ended = INTERRUPTED
 
     def _all(self) -> None:
-        ahead = [(n, case) for n in range(self._programme.turns + 1) for case in self._cases(n)]
+        ahead = [*self._programme.all()]
         total = len(ahead)
         while ahead:
             if self._clock() > self._until:
                 self._report.ended = TIME_IS_UP
                 return
             turn, case = ahead.pop(0)
-            left_s = self._pace.left_s([case, *(one for _, one in ahead)])
-            self._show(Progress(case, total - len(ahead) - 1, total, left_s))
+            self._show(Progress(case, total - len(ahead) - 1, total, self._left_s(ahead, case)))
             if hopeless := self._take(case, turn):
                 ahead = [(n, one) for n, one in ahead if not hopeless(one)]
 
-    def _cases(self, turn: int) -> Sequence[Case]:
-        """Return those of a turn; the first is to warm up, and needs nothing cold."""
-        cases = self._programme.turn()
-        return [case for case in cases if turn or case.scene is not Scene.COLD]
+    def _left_s(self, ahead: Sequence[tuple[int, Case]], case: Case) -> float | None:
+        """Return how long it will take from here on; None: nobody can know yet."""
+        left_s = self._pace.left_s([case, *(one for _, one in ahead)])
+        return None if left_s is None else min(left_s, max(0.0, self._until - self._clock()))
 
     def _take(self, case: Case, turn: int) -> Callable[[Case], bool] | None:
         """Take a sample; return which cases are hopeless after it, if any are."""
-        began = self._clock()
+        began, is_first = self._clock(), case not in self._tried
+        self._tried.add(case)
         sample = self._stages[case.server].sample(case, turn)
-        if case.scene is Scene.RESTORED and not sample.fault and "restore" not in sample.phases_s:
+        if sample.fault:
+            return self._failed(case, sample, is_first=is_first)
+        self._pace.took(case, self._clock() - began)
+        if case.scene is Scene.RESTORED and "restore" not in sample.phases_s:
+            self._report.notes.append(_NOT_RESTORED.format(model=case.model, length=case.length))
             return case.__eq__  # it is what the page cache's scene shows, too
         if turn:
             self._report.samples.append(sample)
-        if not sample.fault:
-            self._pace.took(case, self._clock() - began)
-            return None
-        return self._hopeless(case, sample.fault, is_first=turn == 0)
+        return None
 
-    def _hopeless(self, case: Case, fault: str, *, is_first: bool) -> Callable[[Case], bool] | None:
-        """Say what went wrong; return which cases are left out for it."""
+    def _failed(
+        self, case: Case, sample: Sample, *, is_first: bool
+    ) -> Callable[[Case], bool] | None:
+        """Say what went wrong; return which cases are left out for it, if any are."""
+        if case.by and is_first:
+            # It sleeps by another way, or by this one anyway: nobody asked for it by name.
+            return lambda one: (one.model, one.by) == (case.model, case.by)
         self._faults[case] = self._faults.get(case, 0) + 1
-        fault = " | ".join(fault.splitlines())
-        where = f"{case.model} with {case.length} tokens, {case.scene}, {case.server}"
+        fault = " | ".join(sample.fault.splitlines())
+        where = f"{case.model} with {case.length} tokens, {case.state}, {case.server}"
         if is_first and case.scene in _OF_ALL:
             self._report.left_out.append(f"{where}, and all other states: {fault}")
             same = (case.server, case.model, case.length)
             return lambda one: (one.server, one.model, one.length) == same
         if is_first or self._faults[case] == _MOST_FAULTS:
             self._report.left_out.append(f"{where}: {fault}")
-            return case.__eq__
+            # What doesn't sleep by its own way doesn't by another: that one asked them all.
+            return lambda one: one == case or bool(one.by and one.model == case.model)
+        self._report.samples.append(sample)
         return None

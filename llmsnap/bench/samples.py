@@ -44,6 +44,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     """Those of the same turn of different servers belong together."""
     asked_at: str
     """ISO 8601."""
+    by: str = ""
+    """The sleep driver that was asked for; empty: whichever the proxy has for it."""
     way: str = ""
     """How it was away: the sleep driver, or what became of it."""
     fault: str = ""
@@ -93,13 +95,26 @@ class Case(Struct, frozen=True, order=True):
     length: int
     scene: Scene
     server: str
+    by: str = ""
+    """The sleep driver; empty: whichever the proxy has."""
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        return f"{self.scene} by {self.by}" if self.by else str(self.scene)
+
+    @property
+    def place(self) -> tuple[str, int, int, str, str]:
+        """Where it stands among others: by model and length, then from the coldest state on."""
+        return self.model, self.length, list(Scene).index(self.scene), self.by, self.server
 
 
 def by_case(samples: Iterable[Sample]) -> dict[Case, list[Sample]]:
     """Return the samples of each case, in the order in which the cases came first."""
     found: dict[Case, list[Sample]] = {}
     for one in samples:
-        found.setdefault(Case(one.model, one.length, one.scene, one.server), []).append(one)
+        case = Case(one.model, one.length, one.scene, one.server, one.by)
+        found.setdefault(case, []).append(one)
     return found
 
 

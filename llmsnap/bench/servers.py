@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from llmsnap.bench.samples import OURS
 from llmsnap.client.models import listed, views
 from llmsnap.client.proxy import Client, NoProxy, Refused, model_path
 from llmsnap.client.stream import COMPLETION_PATH, Figures, ask
+from llmsnap.config.argv import split_command
+from llmsnap.runtime.prefetch import files_of
 
 _PATIENCE_S: Final = 5.0
 """It is found out that soon after a start whether and how a model sleeps."""
@@ -49,6 +52,12 @@ class Server:
         """Return the names it lists. Raises NoProxy or Refused."""
         return listed(self.client)
 
+    def engine(self, model: str) -> str:
+        """Return what it says it is; empty where it doesn't. Raises NoProxy."""
+        return _told(self.client, "/props", "build_info") or _told(
+            self.client, "/api/version", "version"
+        )
+
 
 class Proxy(Server):
     """An llmsnap, whose models can be put into each state."""
@@ -69,27 +78,50 @@ class Proxy(Server):
         """Have its process gone. Raises NoProxy or Refused."""
         self.client.text("POST", model_path("/api/models/unload", model))
 
-    def sleep(self, model: str) -> str:
-        """Have it asleep; return by what. Raises Refused, with the reason, where it can't."""
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The ways to sleep that it can be told to take, beside its own."""
+        return ()
+
+    def check_driver(self, model: str, driver: str) -> None:
+        """Have it up. Raises Refused when it can't sleep by `driver`; empty: by any."""
+        assert not driver, "only a proxy of our own can be told"
         self.load(model)
-        deadline = time.monotonic() + _PATIENCE_S
-        while (view := self.view(model))["driver"] is None and not view["sleep_refusals"]:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.05)  # it is being found out, since it is up
+
+    def files(self, model: str) -> tuple[Path, ...]:
+        """Have it up; return the files that its server reads when it starts."""
+        self.load(model)
+        running = self.client.json("GET", "/running")["running"]
+        commands = [split_command(one["cmd"]) for one in running if one["model"] == model]
+        return files_of(commands[0], {}) if commands else ()
+
+    def sleep(self, model: str, driver: str = "") -> str:
+        """Have it asleep; return by what. Raises Refused, with the reason, where it can't."""
+        assert not driver, "only a proxy of our own can be told"
+        self.load(model)
+        view = self.settled_view(model)
         try:
             return str(self.client.json("POST", model_path("/api/models/sleep", model))["driver"])
         except Refused as refused:
             reasons = [f"{name}: {why}" for name, why in view["sleep_refusals"].items()]
             raise Refused("; ".join([str(refused), *reasons])) from refused
 
+    def settled_view(self, model: str) -> dict[str, Any]:
+        """Return what it says of a model that is up, once it was found out how that sleeps."""
+        return self.view_when(
+            model, lambda view: view["driver"] is not None or bool(view["sleep_refusals"])
+        )
+
+    def view_when(self, model: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return what it says of a model as soon as that holds, or after some patience."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not holds(view := self.view(model)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return view
+
     def engine(self, model: str) -> str:
         """Return what its server says it is; empty where it doesn't, or isn't up."""
-        try:
-            props = self.client.json("GET", f"{model_path('/upstream', model)}/props")
-        except Refused:
-            return ""
-        return str(props.get("build_info", ""))
+        return _told(self.client, f"{model_path('/upstream', model)}/props", "build_info")
 
     def rows_since(self, asked_at: str, models: Collection[str]) -> list[Mapping[str, Any]]:
         """Return the rows of requests for `models` since an instant, the oldest first."""
@@ -101,6 +133,14 @@ class Proxy(Server):
             if page >= answer["total_pages"]:
                 return rows
             page += 1
+
+
+def _told(client: Client, path: str, key: str) -> str:
+    """Return what stands at `key` of an answer; empty where there is none. Raises NoProxy."""
+    try:
+        return str(client.json("GET", path).get(key) or "")
+    except Refused:
+        return ""
 
 
 def _rows_path(since: str, page: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,6 +32,8 @@ class Stage:
         self._server: Server = talks.server
         self._models = models
         self._now = now
+        self.engines: dict[str, str] = {}
+        """What the servers of models call themselves, by model."""
 
     def sample(self, case: Case, turn: int) -> Sample:
         """Set the scene and ask; what goes wrong is in the sample's `fault`."""
@@ -39,7 +42,9 @@ class Stage:
             ready = self._set(case)
             asked_at, read = self._now(), disks.read_bytes()
             answer = self._talks.ask(case.model, ready.talk)
-            return self._sample(case, turn, asked_at, ready.way, answer, read)
+            sample = self._sample(case, turn, asked_at, ready.way, answer, read)
+            self._learn_engine(case.model)
+            return sample
         except LlmsnapError as error:
             return _blank(case, turn, asked_at, fault=str(error))
 
@@ -57,8 +62,9 @@ class Stage:
             proxy.load(model)
             return _Ready(self._talks.begin(model, length))
         if case.scene is Scene.ASLEEP:
+            proxy.check_driver(model, case.by)
             talk = self._talks.resume(model, length)
-            return _Ready(talk, proxy.sleep(model))
+            return _Ready(talk, proxy.sleep(model, case.by))
         if case.scene is Scene.RESTORED:
             talk = self._talks.resume(model, length)
         else:
@@ -67,6 +73,12 @@ class Stage:
         if case.scene is Scene.COLD:
             disks.forget_files()
         return _Ready(talk)
+
+    def _learn_engine(self, model: str) -> None:
+        """Ask the server what it is, while it is up."""
+        if model not in self.engines:
+            with suppress(LlmsnapError):
+                self.engines[model] = self._server.engine(model)
 
     def _proxy(self) -> Proxy:
         assert isinstance(self._server, Proxy), "only llmsnap's models are told to go"
@@ -125,6 +137,7 @@ def _names(case: Case, turn: int, asked_at: datetime) -> dict[str, Any]:
         "model": case.model,
         "scene": case.scene,
         "length": case.length,
+        "by": case.by,
         "turn": turn,
         "asked_at": asked_at.isoformat(timespec="milliseconds"),
     }

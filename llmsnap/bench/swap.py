@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ class Wishes:
     models: Sequence[str]
     """Empty: all."""
     lengths: Sequence[int]
+    lengths_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of models that have others, by any name."""
     turns: int
     answer_tokens: int
     limit_s: float
@@ -57,6 +60,10 @@ class SwapBench:
         self._others = others
         self._now = now
         self._models = chosen(proxy, wishes.models, force=wishes.force)
+        self._lengths_of = {
+            chosen(proxy, [name], force=True)[0]: lengths
+            for name, lengths in wishes.lengths_of.items()
+        }
         if wishes.is_cold and not disks.may_forget():
             raise LlmsnapError("--cold empties the page cache, which needs root; leave it out")
         for server in others:
@@ -71,13 +78,17 @@ class SwapBench:
     def run(self, show: Callable[[Progress], None]) -> None:
         """Measure into `report`, with a note on whether the proxy has seen the same."""
         wishes = self._wishes
+        if wishes.is_cold:
+            self._try_disk()
         names = [server.name for server in self._others]
         programme = Programme(
             models=self._models,
             lengths=wishes.lengths,
+            lengths_of=self._lengths_of,
             turns=wishes.turns,
             others=names,
             scenes=self._scenes or swap_scenes(self._models, is_cold=wishes.is_cold),
+            drivers=() if self._scenes else self._proxy.drivers,
         )
         stages = {
             server.name: Stage(
@@ -93,15 +104,21 @@ class SwapBench:
             limit_s=wishes.limit_s,
             show=show,
         ).measure()
+        self.report.engines = engines(stages)
         self.report.notes += silent_servers(self.report.samples)
         self._compare_with_proxy()
 
+    def _try_disk(self) -> None:
+        """Find out how fast the first model's file comes from its disk, to compare with."""
+        with suppress(LlmsnapError):  # that it doesn't start is told in its place
+            if files := self._proxy.files(self._models[0]):
+                self.report.machine.disk_bytes_per_s = disks.bytes_per_s(files[0])
+
     def _compare_with_proxy(self) -> None:
-        """Ask the proxy what it has seen of the same requests, and which engines it runs."""
+        """Ask the proxy what it has seen of the same requests."""
         report = self.report
         try:
             report.samples = self._with_proxys_word()
-            report.engines = {m: w for m in self._models if (w := self._proxy.engine(m))}
         except (LlmsnapError, KeyError, TypeError) as error:
             report.notes.append(f"the proxy's own figures can't be had: {error}")
         if found := agreement(report.samples):
@@ -138,6 +155,16 @@ def chosen(proxy: Proxy, wanted: Sequence[str], *, force: bool) -> list[str]:
     return ids
 
 
+def engines(stages: Mapping[str, Stage]) -> dict[str, str]:
+    """Return what runs each of our models, and what the other servers are."""
+    found = {}
+    for server, stage in stages.items():
+        for model, what in stage.engines.items():
+            if what:
+                found[model if server == OURS else server] = what
+    return found
+
+
 def silent_servers(samples: Sequence[Sample]) -> list[str]:
     """Return a note on each server that says nothing of its tokens."""
     well = good(samples)
@@ -164,6 +191,7 @@ def _settings(wishes: Wishes, models: Sequence[str], others: Sequence[Server]) -
     return {
         "models": list(models),
         "lengths": list(wishes.lengths),
+        "lengths_of": {model: list(lengths) for model, lengths in wishes.lengths_of.items()},
         "turns": wishes.turns,
         "answer_tokens": wishes.answer_tokens,
         "limit_s": wishes.limit_s,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from llmsnap.bench.documents import compared, facts
+from llmsnap.bench.documents import compared, facts, same_machine
 from llmsnap.bench.report import read
 from llmsnap.cli.serve import FILE
 from llmsnap.cli.tables import print_table
@@ -25,7 +25,7 @@ def compare(before: Path, after: Path) -> None:
     rows = compared(older, newer)
     if not rows:
         raise LlmsnapError(f"{before} and {after} have no case in common")
-    if older.machine != newer.machine:
+    if not same_machine(older, newer):
         click.echo("warning: they were measured on different machines", err=True)
         for report in (older, newer):
             click.echo(f"warning: {facts(report)[0]}", err=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import tempfile
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -15,19 +17,48 @@ from llmsnap.bench.own import own_proxy
 from llmsnap.bench.report import Report
 from llmsnap.bench.swap import SwapBench, Wishes
 from llmsnap.bench.variants import Variant, variants
-from llmsnap.cli.bench_output import finish, run, writes_reports
+from llmsnap.cli.bench_output import finish, run, say, writes_reports
 from llmsnap.cli.bench_swap import read_lengths
 from llmsnap.cli.places import find_config
 from llmsnap.cli.serve import FILE
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import ModelConfig
+from llmsnap.errors import LlmsnapError
+
+_TYPES: Final = frozenset(["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
+
+
+def _read_types(_: click.Context, __: click.Parameter, text: str) -> list[str]:
+    types = text.split(",")
+    for type_ in types:
+        if not {*type_.split("/")} <= _TYPES or type_.count("/") > 1:
+            raise click.BadParameter(
+                f"{type_!r} isn't a type of cache, nor K/V of two; there are: "
+                f"{', '.join(sorted(_TYPES))}"
+            )
+    return types
+
+
+def _read_flash(_: click.Context, __: click.Parameter, text: str) -> list[str]:
+    words = text.split(",")
+    if not {*words} <= {"on", "off", "auto"}:
+        raise click.BadParameter(f"{text!r} isn't a list of on, off and auto")
+    return words
 
 
 @click.command()
 @click.option("--model", required=True, help="The model whose command is varied.")
 @click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
-@click.option("--types", default="f16,q8_0,q4_0", show_default=True, help="Of keys and values.")
-@click.option("--flash", default="on,off", show_default=True, help="Flash attention.")
+@click.option(
+    "--types",
+    default="f16,q8_0,q4_0",
+    show_default=True,
+    callback=_read_types,
+    help="Of keys and values, or K/V where they differ.",
+)
+@click.option(
+    "--flash", default="on,off", show_default=True, callback=_read_flash, help="Flash attention."
+)
 @click.option(
     "--contexts",
     default="",
@@ -50,8 +81,8 @@ from llmsnap.config.schema import ModelConfig
 def kv(
     model: str,
     config: Path | None,
-    types: str,
-    flash: str,
+    types: list[str],
+    flash: list[str],
     contexts: list[int],
     parallel: list[int],
     lengths: list[int],
@@ -70,14 +101,19 @@ def kv(
     chosen = list(
         variants(
             argv,
-            types=types.split(","),
-            flash=flash.split(","),
+            types=types,
+            flash=flash,
             contexts=contexts,
             parallels=parallel,
         )
     )
+    if not chosen:
+        raise LlmsnapError("a cache with values of these types needs flash attention; --flash on")
+    until = time.monotonic() + limit_s
     report = _measured(loaded, original, chosen, _wishes(chosen, lengths, turns, limit_s, tokens))
-    copies.sum_up(report, loaded, original, chosen, lengths)
+    copies.sum_up(report, loaded, original, chosen)
+    left_s = until - time.monotonic()
+    copies.add_llama_bench(report, original, chosen, lengths, limit_s=left_s, show=say)
     finish(report, files)
 
 

@@ -71,13 +71,18 @@ def run(bench: SwapBench) -> None:
         bench.run(screen.show)
 
 
+def say(line: str) -> None:
+    """Tell what goes on, beside the report."""
+    click.echo(line, err=True)
+
+
 def progress_line(progress: Progress) -> str:
     """Return how far a run is, in words."""
     case = progress.case
     left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
     return (
         f"{progress.done} of {progress.all}{left}: {case.model}, {case.length} tokens, "
-        f"{case.scene}, {case.server}"
+        f"{case.state}, {case.server}"
     )
 
 

@@ -36,6 +36,13 @@ def read_lengths(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     return lengths
 
 
+def _read_lengths_of(
+    context: click.Context, option: click.Parameter, texts: Iterable[str]
+) -> dict[str, list[int]]:
+    pairs = [text.partition("=") for text in texts]
+    return {model: read_lengths(context, option, text or "0") for model, _, text in pairs}
+
+
 def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
     names = {}
     for pair in (part for text in pairs for part in text.split(",")):
@@ -51,6 +58,13 @@ def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[
 @click.option("--config", type=FILE, help="Start a proxy for the run, with this configuration.")
 @click.option(
     "--lengths", default=_LENGTHS, show_default=True, callback=read_lengths, help="Tokens."
+)
+@click.option(
+    "--lengths-of",
+    multiple=True,
+    metavar="MODEL=LENGTHS",
+    callback=_read_lengths_of,
+    help="Those of one model, where they are others.",
 )
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
 @click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
@@ -74,6 +88,7 @@ def swap(
     models: tuple[str, ...],
     config: Path | None,
     lengths: list[int],
+    lengths_of: dict[str, list[int]],
     turns: int,
     limit_s: float,
     tokens: int,
@@ -95,6 +110,7 @@ def swap(
     wishes = Wishes(
         models=models,
         lengths=lengths,
+        lengths_of=lengths_of,
         turns=turns,
         answer_tokens=tokens,
         limit_s=limit_s,

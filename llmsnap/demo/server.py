@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 _ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+_FLASH: Final = {"on": "ENABLED", "off": "DISABLED", "auto": "AUTO"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,6 +35,9 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("-b", "--batch-size", type=int)
     flags.add_argument("-ub", "--ubatch-size", type=int)
     flags.add_argument("-ngl", "--gpu-layers", "--n-gpu-layers", type=int)
+    flags.add_argument("-ctk", "--cache-type-k", choices=_CACHE_TYPES, default="f16")
+    flags.add_argument("-ctv", "--cache-type-v", choices=_CACHE_TYPES, default="f16")
+    flags.add_argument("-fa", "--flash-attn", choices=_FLASH, default="auto")
     flags.add_argument("--cache-ram", type=int, metavar="MIB")
     flags.add_argument("--slot-save-path")
     flags.add_argument("--swa-full", action="store_true")
@@ -46,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 def parameters(options: argparse.Namespace) -> Any:
     """Return llama.cpp's parameters for `options`."""
-    from xllamacpp import CommonParams
+    from xllamacpp import CommonParams, ggml_type, llama_flash_attn_type
 
     params = CommonParams()
     params.model.path = str(options.model)
@@ -54,6 +59,11 @@ def parameters(options: argparse.Namespace) -> Any:
     params.port = options.port
     params.n_ctx = options.ctx_size
     params.n_parallel = options.parallel
+    params.cache_type_k = ggml_type[f"GGML_TYPE_{options.cache_type_k.upper()}"]
+    params.cache_type_v = ggml_type[f"GGML_TYPE_{options.cache_type_v.upper()}"]
+    params.flash_attn_type = llama_flash_attn_type[
+        f"LLAMA_FLASH_ATTN_TYPE_{_FLASH[options.flash_attn]}"
+    ]
     params.swa_full = options.swa_full
     params.endpoint_metrics = options.metrics
     params.embedding = options.embeddings

@@ -8,14 +8,15 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from llmsnap.bench.documents import compared, markdown, sheet
+from llmsnap.bench.documents import compared, markdown, same_machine, sheet
 from llmsnap.bench.page import page, plots
 from llmsnap.bench.report import Report, read, write
 from llmsnap.bench.rows import COLUMNS, table
 from llmsnap.bench.samples import Scene
 from llmsnap.errors import LlmsnapError
-from tests.bench.samples import report, sample
+from tests.bench.samples import MACHINE, report, sample
 
 
 @pytest.fixture
@@ -61,6 +62,34 @@ def test_rows_hold_medians_with_the_least_and_the_most(full: Report) -> None:
     other = next(row for row in rows if row["server"] == "other")
     assert other["against ours"] == "1.00 x (1.00-1.00)"
     assert [row["first token"] for row in rows if row["state"] == "swap"] == ["failed"]
+
+
+def test_bytes_are_compared_with_what_brings_them() -> None:
+    """The disk for what was cold, the link for a GPU's memory; nothing where that isn't known."""
+    moved = {"moved_bytes": 2_000_000_000, "moved_s": 1.0}
+    samples = [
+        sample(scene=Scene.COLD, **moved),
+        sample(scene=Scene.ASLEEP, way="cuda", **moved),
+        sample(scene=Scene.ASLEEP, by="pageout", way="pageout", **moved),
+    ]
+    found = report(*samples)
+    assert [row[-2] for row in table(found)] == ["2.00 GB, 2.00 GB/s"] * 3
+
+    found.machine = structs.replace(MACHINE, disk_bytes_per_s=2.5e9, link_bytes_per_s=32e9)
+    assert [row[-2].partition("/s")[2] for row in table(found)] == [
+        " (80% of the disk)",
+        " (6% of the link)",
+        "",
+    ]
+
+
+def test_the_same_machine_is_known_again() -> None:
+    """However fast its disk was at the time."""
+    one, other = report(), report()
+    other.machine = structs.replace(MACHINE, disk_bytes_per_s=1e9)
+    assert same_machine(one, other)
+    other.machine = structs.replace(MACHINE, cores=4)
+    assert not same_machine(one, other)
 
 
 def test_markdown_has_a_row_a_case(full: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from llmsnap.bench.programme import Programme, swap_scenes
 from llmsnap.bench.run import INTERRUPTED, TIME_IS_UP, Progress, Run
@@ -28,23 +29,26 @@ class Actors:
             scene=case.scene,
             length=case.length,
             server=case.server,
+            by=case.by,
             turn=turn,
-            fault=self.faults.get(case.scene.name, ""),
+            fault=self.faults.get(case.by or case.scene.name, ""),
         )
 
 
 class World:
     """A run of one turn, or more, and its report."""
 
-    def __init__(self, actors: Actors, *, limit_s: float = 1e6, turns: int = 1) -> None:
+    def __init__(
+        self, actors: Actors, *, limit_s: float = 1e6, turns: int = 1, **programme: Any
+    ) -> None:
         self.report = report()
         self.shown: list[Progress] = []
         self.programme = Programme(
             models=["a", "b"],
-            lengths=[100],
             turns=turns,
             others=["other"],
             scenes=swap_scenes(["a", "b"], is_cold=True),
+            **{"lengths": [100], **programme},
         )
         self.run = Run(
             self.programme,
@@ -86,6 +90,10 @@ def test_slots_that_arent_restored_are_asked_for_once() -> None:
     restored = [case for _, case in actors.asked if case.scene is Scene.RESTORED]
     assert [case.model for case in restored] == ["a", "b"]
     assert not world.report.left_out
+    assert [note.partition(":")[0] for note in world.report.notes] == [
+        "a with 100 tokens",
+        "b with 100 tokens",
+    ]
 
 
 def test_what_cant_be_asked_at_all_is_left_out_at_once() -> None:
@@ -111,6 +119,45 @@ def test_a_state_that_cant_be_had_is_left_out_alone() -> None:
 
     assert sum(case.scene is Scene.ASLEEP for _, case in actors.asked) == 2
     assert Scene.AWAKE in {one.scene for one in world.report.samples}
+
+
+def test_drivers_that_work_are_measured_beside_the_usual_one() -> None:
+    """Each as a case of its own; those that don't are tried once a model, and not worth a word."""
+    actors = Actors(cuda="no GPU")
+    world = World(actors, lengths=[100, 200], drivers=["cuda", "pageout"])
+    world.run.measure()
+
+    assert [case.model for _, case in actors.asked if case.by == "cuda"] == ["a", "b"]
+    asleep = [one for one in world.report.samples if one.scene is Scene.ASLEEP]
+    assert sorted((one.model, one.length, one.by) for one in asleep) == [
+        (model, length, by) for model in "ab" for length in (100, 200) for by in ("", "pageout")
+    ]
+    assert not world.report.left_out
+
+
+def test_what_doesnt_sleep_isnt_asked_to_by_every_driver() -> None:
+    """Its own way asked them all."""
+    actors = Actors(ASLEEP="it can't sleep")
+    World(actors, drivers=["cuda", "pageout"]).run.measure()
+
+    assert [case.by for _, case in actors.asked if case.scene is Scene.ASLEEP] == ["", ""]
+
+
+def test_the_warm_up_takes_the_shortest_text_of_each_model() -> None:
+    """And models may have lengths of their own."""
+    actors = Actors()
+    world = World(actors, lengths=[200, 100], lengths_of={"b": [50]})
+    world.run.measure()
+
+    assert {(case.model, case.length) for turn, case in actors.asked if not turn} == {
+        ("a", 100),
+        ("b", 50),
+    }
+    assert {(one.model, one.length) for one in world.report.samples} == {
+        ("a", 100),
+        ("a", 200),
+        ("b", 50),
+    }
 
 
 def test_when_time_is_up_there_is_a_report() -> None:

@@ -56,6 +56,21 @@ def test_flags_become_llama_cpps_parameters() -> None:
 
 
 @needs_llama
+def test_the_types_of_the_cache_become_llama_cpps() -> None:
+    """As `llmsnap bench kv` sets them; a type that there isn't is refused."""
+    from xllamacpp import ggml_type, llama_flash_attn_type
+
+    flags = ["-m", "m.gguf", "-ctk", "q8_0", "--cache-type-v", "q4_0", "-fa", "on"]
+    params = parameters(parser().parse_args(flags))
+
+    assert params.cache_type_k == ggml_type.GGML_TYPE_Q8_0
+    assert params.cache_type_v == ggml_type.GGML_TYPE_Q4_0
+    assert params.flash_attn_type == llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    with pytest.raises(SystemExit):
+        parser().parse_args(["-m", "m.gguf", "-ctk", "q9_9"])
+
+
+@needs_llama
 @pytest.mark.e2e
 def test_it_serves_a_model_and_ends_at_once(tmp_path: Path) -> None:
     """Its answers carry llama.cpp's timings; SIGTERM is enough."""
