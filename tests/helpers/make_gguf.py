@@ -1,4 +1,4 @@
-"""Write a small but real llama-architecture GGUF with seeded random weights.
+"""Write a small but real GGUF of the llama or Gemma 3 architecture with seeded random weights.
 
     python -m tests.helpers.make_gguf OUT.gguf    # 8 MB, llama-server is ready in 40 ms
 
@@ -29,11 +29,13 @@ def write_model(
     context: int = 8192,
     type_name: str = "F16",
     experts: int = 0,
+    window: int = 0,
     seed: int = 0,
 ) -> None:
     """Write the model to `path`; the same `seed` gives the same weights.
 
-    With `experts`, two of them are used for each token.
+    With `experts`, two of them are used for each token. With `window` it is a Gemma 3, of whose
+    layers five of six see so many tokens back.
     """
     rng = np.random.default_rng(seed)
     tokens = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{b:02X}>".encode() for b in range(256)]
@@ -41,7 +43,7 @@ def write_model(
     types = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
     scores = [0.0] * 259 + [-1.0] * (len(tokens) - 259)
 
-    out = gguf.GGUFWriter(path, "llama")
+    out = gguf.GGUFWriter(path, "gemma3" if window else "llama")
     out.add_name("synthetic")
     out.add_context_length(context)
     out.add_embedding_length(embd)
@@ -59,6 +61,10 @@ def write_model(
     out.add_eos_token_id(2)
     out.add_unk_token_id(0)
     out.add_vocab_size(len(tokens))
+    if window:
+        out.add_sliding_window(window)
+        out.add_key_length(embd // heads)
+        out.add_value_length(embd // heads)
     if experts:
         out.add_expert_count(experts)
         out.add_expert_used_count(2)
@@ -71,8 +77,8 @@ def write_model(
             kind = getattr(gguf.GGMLQuantizationType, type_name)
             out.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
-    def norm(name: str) -> None:
-        out.add_tensor(name, np.ones(embd, np.float32))
+    def norm(name: str, size: int = embd) -> None:
+        out.add_tensor(name, np.ones(size, np.float32))
 
     kv = embd // heads * kv_heads
     weight("token_embd.weight", (len(tokens), embd))
@@ -83,6 +89,11 @@ def write_model(
     for i in range(layers):
         norm(f"blk.{i}.attn_norm.weight")
         norm(f"blk.{i}.ffn_norm.weight")
+        if window:
+            norm(f"blk.{i}.post_attention_norm.weight")
+            norm(f"blk.{i}.post_ffw_norm.weight")
+            norm(f"blk.{i}.attn_q_norm.weight", embd // heads)
+            norm(f"blk.{i}.attn_k_norm.weight", embd // heads)
         weight(f"blk.{i}.attn_q.weight", (embd, embd))
         weight(f"blk.{i}.attn_k.weight", (kv, embd))
         weight(f"blk.{i}.attn_v.weight", (kv, embd))
@@ -110,6 +121,7 @@ if __name__ == "__main__":
         ("kv-heads", 4),
         ("context", 8192),
         ("experts", 0),
+        ("window", 0),
         ("seed", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
