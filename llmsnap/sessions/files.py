@@ -19,6 +19,7 @@ _UNFINISHED: Final = ".part"
 _BROKEN: Final = ".bad"
 _LEAST_BYTES: Final = 64
 """A slot that holds nothing makes a file of 28 to 40 bytes."""
+_TRIAL_BYTES: Final = 2**20
 _WHOLE_BYTES: Final = 64 * 2**20
 """So much of a file is read for its checksum, in samples over all of it."""
 _SAMPLE_BYTES: Final = 2**20
@@ -61,6 +62,20 @@ def prepare(folder: Path) -> None:
     except OSError as error:
         said = error.strerror or str(error)
         raise FileFault(f"{folder} can't be used: {said.lower()}; set sessions.dir?") from error
+
+
+def ailment(folder: Path) -> str:
+    """Return why `folder` takes no files now; empty: it takes small ones at least."""
+    trial = folder / temporary_name()
+    try:
+        with trial.open("xb") as file:
+            file.write(bytes(_TRIAL_BYTES))
+    except OSError as error:
+        return f"{folder} takes no files: {(error.strerror or str(error)).lower()}"
+    finally:
+        with suppress(OSError):
+            trial.unlink()
+    return ""
 
 
 def temporary_name() -> str:

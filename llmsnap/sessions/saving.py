@@ -16,7 +16,7 @@ from llmsnap.sessions.files import FileFault, Kept
 from llmsnap.sessions.identity import Identity
 from llmsnap.sessions.outcome import Outcome, Tell
 from llmsnap.sessions.proof import Proofs
-from llmsnap.sessions.slots import Lost, NotSupported, Server, Slot, Slots, SlotsFailed
+from llmsnap.sessions.slots import Lost, NotSupported, Refused, Server, Slot, Slots, SlotsFailed
 from llmsnap.sessions.turns import SLACK, Turn, holders
 from llmsnap.sessions.vault import Vault
 
@@ -126,6 +126,10 @@ class Saver:
             if abs(said.n_saved - turn.held) > SLACK:
                 raise FileFault(f"{said.n_saved} tokens were saved, and {turn.held} were there")
             name, kept = await vault.keep(temporary, said.n_written)
+        except (Refused, FileFault) as error:
+            if ailment := await asyncio.to_thread(files.ailment, vault.folder):
+                raise FileFault(f"{error}; {ailment}") from error
+            raise
         finally:
             files.remove(vault.folder, temporary)  # where it has become something, it's gone
         took_s = asyncio.get_running_loop().time() - began

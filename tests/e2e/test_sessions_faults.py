@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from llmsnap.sessions import files
 from tests.e2e.conftest import ONE_AT_A_TIME, Configure
 from tests.e2e.test_sessions import LONG, SAVED, Talk, logged, say
+from tests.helpers.llama import made_gguf, tiny_gguf
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
 pytestmark = pytest.mark.e2e
@@ -22,14 +23,25 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 MiB."""
+    """A disk of 72 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=72m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
         pytest.skip("only root may mount")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Have `folder` refuse to be written within the block, also for root."""
+    subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def forge(path: Path) -> None:
@@ -202,6 +214,51 @@ async def test_a_full_disk_loses_nothing_that_was_good(
         await logged(proxy, "a conversation isn't saved: ")
         assert [*(tiny_disk / "sessions").glob("*.kv")] == [path]
         assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
+
+
+async def test_a_disk_that_runs_full_in_the_middle_of_a_save_loses_nothing(
+    configure: Configure, tmp_path: Path, tiny_disk: Path
+) -> None:
+    """What a token takes isn't known before a model's first save, so that it may begin in vain.
+
+    Its model takes 64 KiB a token: 100 MiB for what is asked.
+    """
+    wide = made_gguf("wide", layers=64, heads=8, kv_heads=8, ff=64)
+    folder = tiny_disk / "sessions"
+    head = f"{ONE_AT_A_TIME}\nsessions: {{dir: {folder}, budget: 1GiB}}"
+    config = configure(head, names="ab")
+    config = config.replace(str(tiny_gguf(1)), str(wide))
+    async with running_proxy(config, tmp_path) as proxy:
+        talk = await saved(proxy, "a")
+        (path,) = folder.glob("*.kv")
+        before = path.read_bytes()
+        await saved(proxy, "b")
+        await logged(proxy, "model b: a conversation isn't saved: ")
+        assert "no space left on device" in proxy.log
+        assert path.read_bytes() == before
+        assert [*folder.glob("*.part")] == []
+        assert (await say(proxy, [], "hi", "b"))["predicted_n"] > 0
+        assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
+
+
+async def test_a_disk_that_is_read_only_for_a_while_loses_nothing(
+    configure: Configure, tmp_path: Path, tiny_disk: Path
+) -> None:
+    """As after an error of the disk: what is there is read, and saving goes on afterwards."""
+    folder = tiny_disk / "sessions"
+    head = f"{ONE_AT_A_TIME}\nsessions: {{dir: {folder}, budget: 1GiB}}"
+    async with running_proxy(configure(head, names="a"), tmp_path) as proxy:
+        talk = await saved(proxy)
+        with read_only(folder):
+            assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
+            await proxy.post("/api/models/unload")
+            await proxy.becomes("a", "stopped")
+            await logged(proxy, "a conversation isn't saved: ")
+            assert "read-only file system" in proxy.log
+            assert (await say(proxy, talk, "and on"))["cache_n"] > 1500
+        await proxy.post("/api/models/unload")
+        await proxy.becomes("a", "stopped")
+        assert (await say(proxy, talk, "and further"))["cache_n"] > 1650
 
 
 async def test_keys_dont_share_conversations(configure: Configure, tmp_path: Path) -> None:
