@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from llmsnap.config.engine import is_llama_server
 from llmsnap.config.memory import HOST
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config
@@ -17,7 +18,7 @@ from llmsnap.core.messages import ModelSpec
 from llmsnap.core.specs import informed, specs_for
 from llmsnap.memory.capacity import SWAP, capacities
 from llmsnap.memory.device import Reading
-from llmsnap.memory.fitting import fit_of
+from llmsnap.memory.fitting import Fit, fit_of
 from llmsnap.memory.footprints import Figure, Footprints, Keeps, Source, Subject
 from llmsnap.memory.gguf import Estimate, estimate_for
 from llmsnap.memory.identity import Command
@@ -25,6 +26,7 @@ from llmsnap.memory.machine import Look, Machine
 from llmsnap.memory.unmeasured import unmeasured_gpu
 from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
+from llmsnap.runtime.lacks import Lacks, lacks_of
 from llmsnap.runtime.needs import Needs
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.settling import Settling
@@ -73,6 +75,8 @@ class Books:
     """Bytes a device that models may hold; empty: memory is nobody's concern."""
     bare_specs: list[ModelSpec]
     """What the configuration alone says."""
+    lacks: Lacks
+    """Which models can't be started as things are on disk, and why."""
     first: Look
     """What was seen before any model was started."""
 
@@ -115,13 +119,19 @@ class Books:
             footprints=footprints,
             capacity=capacity,
             bare_specs=specs,
+            lacks=await lacks_of(plans.values()),
             first=look,
         )
 
     @property
     def specs(self) -> list[ModelSpec]:
         """What the scheduler is to know of each model, as far as that is known by now."""
-        return [_informed(spec, self.footprints.figure(spec.name)) for spec in self.bare_specs]
+        return [
+            replace(
+                _informed(spec, self.footprints.figure(spec.name)), lack=self.lacks.get(spec.name)
+            )
+            for spec in self.bare_specs
+        ]
 
     def keep(
         self,
@@ -194,12 +204,13 @@ def _usable(plans: Mapping[str, Plan], gpus: Sequence[Reading]) -> dict[str, lis
 
 
 def _subject(config: Config, spec: ModelSpec, plan: Plan) -> Subject:
-    own = dict(entry.partition("=")[::2] for entry in config.models[spec.name].env)
+    model = config.models[spec.name]
+    own = dict(entry.partition("=")[::2] for entry in model.env)
     return Subject(
         command=Command(argv=plan.argv, env=plan.env, own=own, port=plan.endpoint.port),
         declared=spec.need,
         pinned=spec.pinned,
-        fit=fit_of(plan.argv, plan.env),
+        fit=fit_of(plan.argv, plan.env) if is_llama_server(model) else Fit.NOTHING,
         guess=spec.estimate,
     )
 

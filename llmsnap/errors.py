@@ -192,6 +192,12 @@ class OutOfMemory(ServiceUnavailable):
     retry_after_s = 30.0
 
 
+class ModelIncomplete(ServiceUnavailable):
+    """The model's program or one of its files isn't there; it isn't even tried."""
+
+    retry_after_s = 30.0
+
+
 class BackingOff(ServiceUnavailable):
     """The model's last starts failed; it isn't tried again just yet."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from llmsnap.books import Books, Kept
 from llmsnap.config.schema import Config
@@ -21,6 +21,7 @@ from llmsnap.memory.machine import Look, Machine
 from llmsnap.remembering import Remembering
 from llmsnap.runtime.devices import Survey
 from llmsnap.runtime.health import Prober
+from llmsnap.runtime.lacks import Looks
 from llmsnap.runtime.life import Tools
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.plan import Plan, plan_for
@@ -50,6 +51,7 @@ class Fleet:
     machine: Machine
     drivers: Drivers
     ahead: ReadAhead
+    looks: Looks
     tools: Tools
     kept: Kept
     store: Keeps
@@ -57,7 +59,7 @@ class Fleet:
     config: Config
     """With `--slot-save-path` in the commands of servers whose conversations are kept."""
     books: Books
-    runners: dict[str, Runner] = field(default_factory=dict)
+    runners: dict[str, Runner]
     """Of every model that there was since the start."""
 
     @property
@@ -91,6 +93,7 @@ class Fleet:
             schedule=schedule_for(config),
             constraints=constraints_for(config, counted=bool(books.capacity)),
         )
+        self.looks.take(books.lacks)
         self.supervisor.adopt(runners, event)
 
     def runners_for(self, plans: Mapping[str, Plan]) -> dict[str, Runner]:
@@ -123,7 +126,9 @@ async def fleet_of(
     scheduler = scheduler_for(config, books, tiers, clock)
     ahead = ReadAhead(prefetches(config, plans), scheduler.view)
     async with Prober() as prober:
-        supervisor = Supervisor(scheduler, background, ahead, recorder)
+        runners: dict[str, Runner] = {}
+        looks = Looks(runners.get, background, books.lacks)
+        supervisor = Supervisor(scheduler, background, ahead, recorder, looks)
         remembering.follow(supervisor)
         kept = books.keep(supervisor, background, prober, log=logs.history, clock=clock)
         tools = Tools(
@@ -136,8 +141,9 @@ async def fleet_of(
             lasting=leaves_processes(config),
             conversations=remembering,
         )
-        parts = (supervisor, machine, drivers, ahead, tools, kept, store, remembering)
-        fleet = Fleet(*parts, config, books)
+        looks.report_to(supervisor.post, kept.needs.look_again)
+        parts = (supervisor, machine, drivers, ahead, looks, tools, kept, store, remembering)
+        fleet = Fleet(*parts, config, books, runners)
         supervisor.supervise(left.handed_to(fleet.runners_for(plans)), left.found)
         try:
             yield fleet

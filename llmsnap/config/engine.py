@@ -27,7 +27,21 @@ def is_llama_server(model: ModelConfig) -> bool:
     """Whether the model says so, or one of the words before the first option is its program."""
     if model.engine != "auto":
         return model.engine == _PROGRAM
-    return _is_direct(split_command(model.cmd))
+    return bool(server_word(split_command(model.cmd)))
+
+
+def server_word(words: Sequence[str]) -> str:
+    """Return the word of a command that is llama-server itself; empty: there is none.
+
+    It stands before the first option, behind at most a wrapper that leaves its words as they are.
+    """
+    before = list(takewhile(lambda word: not word.startswith("-"), words))
+    names = [PurePath(word).name for word in before]
+    if _WRAPPERS.isdisjoint(names):
+        for word, name in zip(before, names, strict=True):
+            if name.startswith(_PROGRAM):
+                return word
+    return ""
 
 
 def sessions_folder(config: Config, state: Path) -> Path:
@@ -63,16 +77,10 @@ def with_save_paths(config: Config, folder: Path) -> Config:
 
 def _with_save_path(model: ModelConfig, folder: Path) -> ModelConfig:
     words = split_command(model.cmd)
-    if not _is_direct(words) or any(True for _ in _save_paths(words)):
+    if not server_word(words) or any(True for _ in _save_paths(words)):
         return model
     option = f"{SAVE_PATH} {shlex.quote(f'{folder}/')}"
     return structs.replace(model, cmd=f"{model.cmd.rstrip().removesuffix(chr(92))} {option}")
-
-
-def _is_direct(words: Sequence[str]) -> bool:
-    before = takewhile(lambda word: not word.startswith("-"), words)
-    programs = [PurePath(word).name for word in before]
-    return not _WRAPPERS & {*programs} and any(name.startswith(_PROGRAM) for name in programs)
 
 
 def _save_paths(words: Sequence[str]) -> Iterator[str]:

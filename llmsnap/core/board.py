@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf
 
 from llmsnap.core.cause import Cause
+from llmsnap.core.constraints import Constraints
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import (
@@ -19,7 +20,6 @@ from llmsnap.core.messages import (
     Abort,
     Action,
     Admit,
-    Excludes,
     PageOut,
     Reject,
     Schedule,
@@ -49,7 +49,7 @@ class Board:
     """Slots, queue and books at one moment, and the orders given in it."""
 
     def __init__(
-        self, slots: Iterable[Slot], ledger: Ledger, schedule: Schedule, constraints: Excludes
+        self, slots: Iterable[Slot], ledger: Ledger, schedule: Schedule, constraints: Constraints
     ) -> None:
         self.ledger = ledger
         self.slots: dict[str, Slot] = {}
@@ -95,7 +95,7 @@ class Board:
         ]
         self.outdated = [slot for slot in in_order if slot.is_outdated or slot.is_removed]
 
-    def go_by(self, schedule: Schedule, constraints: Excludes) -> None:
+    def go_by(self, schedule: Schedule, constraints: Constraints) -> None:
         """Have these settings from now on."""
         self.schedule = schedule
         self.max_wait_s = schedule.max_wait_s or inf

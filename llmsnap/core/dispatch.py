@@ -87,6 +87,10 @@ class Walk:
         if slot.state in COMING:
             return
         board, ledger = self._board, self._board.ledger
+        if (lack := slot.lack) is not None:
+            board.drop_call(slot)
+            board.reject_waiting(slot, lack)
+            return
         is_fair = board.due(entry.since + board.schedule.fair_after_s)
         share = ledger.share_of(slot)
         if slot.state in LEAVING:

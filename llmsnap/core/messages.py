@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
 
 from llmsnap.core.cause import ASKED, Cause
+from llmsnap.core.constraints import Constraints
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.errors import LlmsnapError
 
@@ -43,6 +43,8 @@ class ModelSpec:
     """It comes back by itself as soon as there is room (R11)."""
     head_start_s: float = 0.0
     """By how much its requests count as older than they are (R1); negative: as younger."""
+    lack: LlmsnapError | None = None
+    """Why a start is bound to fail, as far as is known."""
     concurrency_limit: int = 0
     """Most requests waiting and served at once; 0: no limit."""
     sleep_after_s: float = inf
@@ -65,12 +67,6 @@ class Schedule:
     """Most that an idle model is kept for a client who is expected back (R8)."""
     max_wait_s: float = 600.0
     """Longest wait of a ticket; 0: no limit."""
-
-
-class Excludes(Protocol):
-    """A rule about which models exclude each other; see `constraints`."""
-
-    def forced_out(self, target: str, others: Collection[str]) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +187,14 @@ class AbilityChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LackChanged:
+    """What `model` lacks to be started is another now; None: nothing that is known."""
+
+    model: str
+    lack: LlmsnapError | None
+
+
+@dataclass(frozen=True, slots=True)
 class UnloadRequested:
     """An administrator wants `model` gone; running answers may go on for `timeout_s`."""
 
@@ -244,7 +248,7 @@ class Reconfigured:
     capacity: Mapping[str, int]
     tiers: Mapping[str, int]
     schedule: Schedule
-    constraints: Excludes
+    constraints: Constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +294,7 @@ Event = (
     | NeedEstimated
     | ForeignChanged
     | AbilityChanged
+    | LackChanged
     | UnloadRequested
     | SleepRequested
     | KeepRequested

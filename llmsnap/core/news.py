@@ -13,6 +13,7 @@ from llmsnap.core.lifecycle import TRANSITIONS, State, Trigger
 from llmsnap.core.messages import (
     AbilityChanged,
     ForeignChanged,
+    LackChanged,
     ModelChanged,
     ModelGoing,
     NeedChanged,
@@ -117,6 +118,13 @@ def ability_changed(board: Board, event: AbilityChanged) -> None:
             lower_bytes=event.lower_bytes,
         )
         slot.ability_due = False
+
+
+def lack_changed(board: Board, event: LackChanged) -> None:
+    """Take in what a model lacks to be started; what is up stays up."""
+    slot = board.slots.get(event.model)
+    if slot is not None:
+        slot.spec = replace(slot.spec, lack=event.lack)
 
 
 def _came_up(board: Board, slot: Slot, trigger: Trigger) -> None:

@@ -44,6 +44,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     KeepRequested,
+    LackChanged,
     ModelChanged,
     ModelGoing,
     ModelSpec,
@@ -164,6 +165,8 @@ class Scheduler:
                 news.foreign_changed(board, event)
             case AbilityChanged():
                 news.ability_changed(board, event)
+            case LackChanged():
+                news.lack_changed(board, event)
             case UnloadRequested():
                 administration.unload(board, event)
             case SleepRequested():
@@ -224,6 +227,7 @@ class Scheduler:
 
 
 def _view(slot: Slot) -> ModelView:
+    error = slot.lack or slot.error
     return ModelView(
         model=slot.name,
         state=slot.state,
@@ -240,7 +244,7 @@ def _view(slot: Slot) -> ModelView:
         round_trip_s=slot.round_trip_s,
         back_s=slot.back_s,
         need=slot.need,
-        error=str(slot.error) if slot.error is not None else None,
+        error=None if error is None else str(error),
         exit_code=slot.exit_code,
         kept_s=slot.kept_s,
     )

@@ -106,6 +106,11 @@ class Slot:
         return self.is_removed and self.state in DOWN and not self.waiting
 
     @property
+    def lack(self) -> LlmsnapError | None:
+        """Why it can't be started; None: it can, or is up."""
+        return self.spec.lack if self.state in DOWN else None
+
+    @property
     def is_paused(self) -> bool:
         """Whether it was put to sleep in the middle of its answers."""
         return bool(self.serving) and self.state is not State.READY

@@ -15,13 +15,15 @@ from llmsnap.core.wayout import TierRoom, put_out, tier_room
 def call_pinned(board: Board) -> None:
     """Give each pinned model that isn't up a place in the queue (R11).
 
-    Not one that an administrator unloaded, and after failed starts only when the next try is due.
+    Not one that an administrator unloaded, nor one that can't start, and after failed starts only
+    when the next try is due.
     """
     for slot in board.pinned:
         if (
             slot.state in DOWN
             and slot.call is None
             and not slot.dismissed
+            and slot.lack is None
             and board.due(max(slot.retry_at, slot.call_at))
         ):
             board.enqueue_call(slot)
@@ -30,10 +32,13 @@ def call_pinned(board: Board) -> None:
 def recall_default(board: Board) -> None:
     """Bring the default model back if nobody waits, and nobody has to leave for it (R11).
 
-    Not one that an administrator unloaded or put to sleep, before it is asked for.
+    Not one that an administrator unloaded or put to sleep, before it is asked for, nor one that
+    can't start.
     """
     slot = board.default
-    if slot is None or board.queue or slot.dismissed or slot.state not in DOWN | SLUMBER:
+    if slot is None or board.queue or slot.dismissed or slot.lack is not None:
+        return
+    if slot.state not in DOWN | SLUMBER:
         return
     share = board.ledger.share_of(slot)
     if may_load_now(board, slot, share) and board.due(

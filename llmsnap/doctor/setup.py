@@ -13,18 +13,17 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from llmsnap.config.argv import split_command
+from llmsnap.config.engine import server_word
 from llmsnap.config.loader import Loaded
 from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.secrets import blank_argv
 from llmsnap.doctor.finding import Finding, Status
-from llmsnap.memory.llama_flags import read_flags
+from llmsnap.memory.llama_files import missing_files
 from llmsnap.runtime.plan import Endpoint
 from llmsnap.runtime.ports import Holder, holder, local_addresses
 
 _VERSION_S: Final = 10.0
 _SHOWN: Final = 100
-_DOWNLOADS: Final = frozenset({"-mu", "--model-url", "-hf", "-hfr", "--hf-repo"})
-"""Options of a llama-server that may fetch its files itself."""
 
 
 def configuration(loaded: Loaded) -> Finding:
@@ -57,11 +56,10 @@ def _lacks(model: ModelConfig, environ: Mapping[str, str]) -> Iterator[tuple[str
     if shutil.which(program, path=_search_path(model, environ)) is None:
         remedy = "install it, write its whole path, or set PATH in the model's `env`"
         yield f"{program!r} isn't found, or isn't a program", remedy
-    if PurePath(program).name.startswith("llama-server") and _DOWNLOADS.isdisjoint(argv):
+    if server_word(argv) == program:
         own = dict(entry.partition("=")[::2] for entry in model.env)
-        for file in read_flags(argv, {**environ, **own}).files:
-            if not Path(file).is_file():
-                yield f"its file {file!r} isn't there", "fetch it, or correct its path in `cmd`"
+        for file in missing_files(argv, {**environ, **own}):
+            yield f"its file {file!r} isn't there", "fetch it, or correct its path in `cmd`"
 
 
 async def llama_server(

@@ -13,10 +13,7 @@ from typing import Final
 
 from llmsnap.memory.llama_flags import read_flags
 
-_EARLY: Final = 4
-"""A wrapper or two may stand before the server."""
 _BEGINS: Final = "load_model: loading model"
-_SERVER: Final = re.compile(r"llama[-_.]?server")
 
 _SHRUNK: Final = re.compile(
     r"context size reduced from|cannot (meet|fulfill) (free memory target|margin)"
@@ -35,9 +32,7 @@ class Fit(Flag):
 
 
 def fit_of(argv: Sequence[str], env: Mapping[str, str]) -> Fit:
-    """Return what a server with this command fits to the memory that is free."""
-    if not any(_SERVER.search(word.rpartition("/")[2]) for word in argv[:_EARLY]):
-        return Fit.NOTHING
+    """Return what a llama-server with this command fits to the memory that is free."""
     flags = read_flags(argv, env)
     if not flags.fit:
         return Fit.NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from llmsnap.core.messages import (
@@ -80,6 +80,8 @@ class Lease:
 
     async def __aenter__(self) -> Lease:
         tickets = self._tickets
+        if (look := tickets.before(self.model)) is not None:
+            await look
         tickets.open[self.ticket] = self
         tickets.post(RequestArrived(self.ticket, self.model, self.limited, self.is_helper))
         if not self.granted and self.aborted is None:
@@ -135,10 +137,18 @@ class Lease:
 
 
 class Tickets:
-    """All leases that wait or are held, by number."""
+    """All leases that wait or are held, by number.
 
-    def __init__(self, post: Callable[[Event], None]) -> None:
+    `before` returns what is to be waited for before a model is asked for; None: nothing.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        before: Callable[[str], Awaitable[object] | None] = lambda _: None,
+    ) -> None:
         self.post = post
+        self.before = before
         self.open: dict[int, Lease] = {}
         self._numbers = itertools.count(1)
 

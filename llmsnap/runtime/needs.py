@@ -70,7 +70,7 @@ class Needs:
     def moved(self, view: ModelView, before: State) -> None:
         """Take in a change of a state: look at a model's files anew when it starts."""
         if view.state is State.STARTING:
-            self._background.spawn(self._look_again(view.model), name=f"footprint {view.model}")
+            self._background.spawn(self.look_again(view.model), name=f"footprint {view.model}")
         elif before is State.STARTING or (before is State.STOPPED and view.state is not before):
             self._footprints.started(view.model, whole=False)
             if view.state is State.READY and self._footprints.fit(view.model):
@@ -84,7 +84,8 @@ class Needs:
                 self._fleet.post(NeedChanged(event.model, need))
         self._fleet.post(event)
 
-    async def _look_again(self, model: str) -> None:
+    async def look_again(self, model: str) -> None:
+        """Take in that the files of `model` may be others now."""
         self._tell(await self._footprints.refresh([model]))
 
     def _tell(self, models: Iterable[str]) -> None:

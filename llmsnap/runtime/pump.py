@@ -33,6 +33,7 @@ from llmsnap.core.messages import (
 from llmsnap.core.slot import DOWN
 from llmsnap.errors import LlmsnapError, ServiceUnavailable
 from llmsnap.runtime.alarm import Alarm
+from llmsnap.runtime.lacks import Looks
 from llmsnap.runtime.lease import Tickets
 from llmsnap.runtime.moves import Moves
 from llmsnap.runtime.prefetch import ReadAhead
@@ -55,11 +56,13 @@ class Pump:
     All of it happens between two awaits, so that there are no locks. Build it within the loop.
     """
 
-    def __init__(self, scheduler: Decides, ahead: ReadAhead, recorder: Recorder) -> None:
+    def __init__(
+        self, scheduler: Decides, ahead: ReadAhead, recorder: Recorder, looks: Looks | None
+    ) -> None:
         self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Set when a bug made it give up: all is being ended."""
         self.runners: Mapping[str, Runs] = {}
-        self.tickets = Tickets(self.post)
+        self.tickets = Tickets(self.post, looks.before if looks else lambda _: None)
         self.watchers: list[Watcher] = []
         """Called soon after each change of a state, with the view after it and the state before."""
         self._scheduler = scheduler

@@ -12,6 +12,7 @@ from llmsnap.core.messages import (
     Adopted,
     Event,
     KeepRequested,
+    LackChanged,
     ModelChanged,
     ModelGoing,
     ModelView,
@@ -149,6 +150,8 @@ def _reason(event: Event, model: str) -> str:
             return "models may load again"
         case Reconfigured():
             return "the configuration has changed"
+        case LackChanged():
+            return "what it lacked is there"
         case Adopted():
             return "an earlier proxy left it"
         case ShutdownRequested():

@@ -27,6 +27,7 @@ from llmsnap.errors import (
     ModelNotFound,
     UpstreamLost,
 )
+from llmsnap.runtime.lacks import Looks
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.prefetch import ReadAhead
 from llmsnap.runtime.pump import Pump, Watcher
@@ -49,7 +50,7 @@ class Supervisor:
 
     All of it happens between two awaits, so that there are no locks. Build it within the loop.
     Without `ahead`, nothing is read for a model before it starts; without `recorder`, nobody hears
-    how models come and go.
+    how models come and go; without `looks`, nobody sees that a start is bound to fail.
     """
 
     def __init__(
@@ -58,8 +59,11 @@ class Supervisor:
         background: Background,
         ahead: ReadAhead | None = None,
         recorder: Recorder | None = None,
+        looks: Looks | None = None,
     ) -> None:
-        self._pump = Pump(scheduler, ahead or ReadAhead({}, scheduler.view), recorder or Recorder())
+        self._pump = Pump(
+            scheduler, ahead or ReadAhead({}, scheduler.view), recorder or Recorder(), looks
+        )
         self._scheduler = scheduler
         self._background = background
         self._loop = asyncio.get_running_loop()

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.core.messages import RequestArrived
-from tests.core.play import Play, arrive, done, failed, model, ready, shutdown, slept
+from llmsnap.core.messages import Event, LackChanged, RequestArrived, SleepRequested
+from llmsnap.errors import ModelIncomplete
+from tests.core.play import (
+    Play,
+    arrive,
+    done,
+    exited,
+    failed,
+    model,
+    ready,
+    shutdown,
+    slept,
+    unload,
+)
+
+
+def lacks(name: str) -> Event:
+    """The file of a model isn't there."""
+    return LackChanged(name, ModelIncomplete(f"the file of {name} isn't there"))
 
 
 def test_r01_order_is_by_arrival() -> None:
@@ -141,3 +158,40 @@ def test_r03_an_unknown_ticket_is_ignored(ticket: int) -> None:
     """Whoever it was, it is gone."""
     play = Play(model("a"))
     assert play.at(0, done(ticket)) == []
+
+
+def test_r02_nobody_leaves_for_a_start_that_is_bound_to_fail() -> None:
+    """Who asks for a model without its file is refused at once; once it is there, it loads."""
+    play = Play(model("a"), model("b", None))
+    play.up("a")
+    assert play.at(20, lacks("b")) == []
+    assert play.at(21, arrive(2, "b")) == ["reject 2: ModelIncomplete"]
+    assert "isn't there" in str(play.scheduler.view("b").error)
+    assert play.at(22, LackChanged("b", None)) == []
+    assert play.at(40, arrive(3, "b")) == ["sleep a"]
+
+
+def test_r02_who_waits_for_a_model_whose_file_goes_is_refused() -> None:
+    """Also one who waits until its last process has ended."""
+    play = Play(model("a"), model("b"))
+    play.up("a")
+    play.at(20, arrive(1, "a"))
+    assert play.at(21, arrive(2, "b")) == []
+    assert play.at(22, lacks("b")) == ["reject 2: ModelIncomplete"]
+    play.at(23, lacks("a"))
+    assert play.at(24, done(1)) == []
+    assert play.at(25, unload("a")) == ["stop a"]
+    assert play.at(26, arrive(3, "a")) == []
+    assert play.at(27, exited("a")) == ["reject 3: ModelIncomplete"]
+
+
+def test_r02_what_is_up_stays_up_without_its_file() -> None:
+    """Awake it serves, and asleep it can be woken."""
+    play = Play(model("a"))
+    play.up("a")
+    play.at(1, lacks("a"))
+    assert play.at(2, arrive(1, "a")) == ["admit 1"]
+    play.at(3, done(1))
+    play.at(4, SleepRequested("a"))
+    play.at(5, slept("a"))
+    assert play.at(6, arrive(2, "a")) == ["wake a"]

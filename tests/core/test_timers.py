@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import KeepRequested, SleepRequested, Tick
+from llmsnap.core.messages import KeepRequested, LackChanged, SleepRequested, Tick
+from llmsnap.errors import ModelIncomplete
 from tests.core.play import (
     Play,
     arrive,
@@ -347,3 +348,10 @@ def test_r12_it_keeps_nobody_else_out() -> None:
     play.up("a")
     play.at(1, KeepRequested("a", inf))
     assert play.at(2, arrive(1, "b")) == ["sleep a"]
+@pytest.mark.parametrize("kind", ["pinned", "is_default"])
+def test_r11_one_that_lacks_its_file_is_loaded_once_it_is_there(kind: str) -> None:
+    """It isn't tried in vain, at the start or later."""
+    more: dict[str, Any] = {kind: True, "lack": ModelIncomplete("no file")}
+    play = Play(model("p", 4, **more), model("a"))
+    assert play.until(99999) == []
+    assert play.at(100000, LackChanged("p", None)) == ["start p"]

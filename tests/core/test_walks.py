@@ -29,6 +29,7 @@ ACCIDENTS = (
     "rejected BackingOff",
     "rejected ConcurrencyLimited",
     "rejected DoesNotFit",
+    "rejected ModelIncomplete",
     "rejected ModelNotFound",
     "rejected ModelUnloaded",
     "rejected Released",

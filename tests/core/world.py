@@ -32,6 +32,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     Found,
+    LackChanged,
     ModelChanged,
     ModelGoing,
     ModelSpec,
@@ -55,7 +56,7 @@ from llmsnap.core.messages import (
     Wake,
 )
 from llmsnap.core.scheduler import Scheduler
-from llmsnap.errors import StartFailed, UpstreamLost
+from llmsnap.errors import LlmsnapError, ModelIncomplete, StartFailed, UpstreamLost
 
 GIB = 1024**3
 
@@ -218,6 +219,7 @@ class World:
         """Begin a process, of which there is none."""
         assert not self.shutting_down, "a start while shutting down"
         assert not self.released, "a start while nothing may load"
+        assert self.specs[model].lack is None, "a start that is bound to fail"
         assert model not in self.processes, f"two processes of {model}"
         self.load(model, Process(generation, {}, alone=False))
         fate = self.fate(model)
@@ -531,6 +533,19 @@ class World:
         self.specs[model] = replace(spec, need=None, estimate=estimate)
         self.feed(NeedEstimated(model, estimate))
 
+    def lose_file(self, model: str) -> None:
+        """What a model needs on disk is gone, so that it must not be started."""
+        self.lack(model, ModelIncomplete(f"the file of {model} isn't there"))
+
+    def find_file(self, model: str) -> None:
+        """It is there again."""
+        self.lack(model, None)
+
+    def lack(self, model: str, lack: LlmsnapError | None) -> None:
+        """Tell of it."""
+        self.specs[model] = replace(self.specs[model], lack=lack)
+        self.feed(LackChanged(model, lack))
+
     def guess(self, spec: ModelSpec) -> dict[str, int]:
         """What a model takes that nobody knows anything about."""
         return {device: self.capacity[device] // 2 for device in spec.devices}
@@ -564,6 +579,7 @@ class World:
                 self.unloading.add(name)
                 self.tally["replaced"] += 1
                 self.tally["replaced when " + process.state] += 1
+        self.tolerate()
         specs = tuple(self.specs[name] for name in present)
         self.feed(
             Reconfigured(
@@ -575,6 +591,19 @@ class World:
                 constraints=self.constraints,
             )
         )
+
+    def tolerate(self) -> None:
+        """Who is beside one that isn't pinned any more is counted as not alone from then on."""
+        crowd = [
+            (name, device)
+            for name, process in self.processes.items()
+            for device in process.uses
+            if process.on_devices and (name in self.removed or not self.specs[name].pinned)
+        ]
+        for name, process in self.processes.items():
+            process.alone = process.alone and not any(
+                other != name and device in process.uses for other, device in crowd
+            )
 
     def release(self, for_s: float, timeout_s: float, *, refuse: bool) -> None:
         """Somebody plays a game, and is done after a while, or forgets to say so."""
@@ -728,7 +757,7 @@ def script(world: World, events: int) -> None:
         kind = rng.choices(
             [
                 *("client", "burst", "load", "foreign", "unload", "sleep", "edit"),
-                *("release", "learn", "ability", "forget"),
+                *("release", "file", "learn", "ability", "forget"),
             ],
             [
                 60,
@@ -739,6 +768,7 @@ def script(world: World, events: int) -> None:
                 3,
                 world.odds.edit,
                 world.odds.edit / 4,
+                1,
                 *(o * world.odds.grow for o in (4, 2, 1)),
             ],
         )[0]
@@ -763,6 +793,9 @@ def script(world: World, events: int) -> None:
                 world.after(when, partial(world.release, *limits, refuse=refuse))
             case "edit":
                 world.after(when, world.reconfigure, rng.randrange(2**32))
+            case "file":
+                world.after(when, world.lose_file, name)
+                world.after(when + rng.expovariate(1 / 30), world.find_file, name)
             case "learn":
                 world.after(when, world.learn, name)
             case "forget":

@@ -24,9 +24,7 @@ BOTH = Fit.CONTEXT | Fit.LAYERS
         ("llama-server -m a.gguf -ngl 9", {"LLAMA_ARG_CTX_SIZE": "8192"}, Fit.NOTHING),
         ("llama-server -m a.gguf -c 9", {"LLAMA_ARG_N_GPU_LAYERS": "9"}, Fit.NOTHING),
         ("env A=1 llama-server-vulkan -m a.gguf", {}, BOTH),
-        ("vllm serve qwen", {}, Fit.NOTHING),
         ("llama-server -c", {}, BOTH),
-        ("", {}, Fit.NOTHING),
     ],
 )
 def test_what_is_left_to_the_server(command: str, env: dict[str, str], expected: Fit) -> None:
