@@ -64,7 +64,7 @@ class Kept:
         self.survey.adopt(memory, footprints)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Books:
     """What the scheduler is told of memory when it begins, and who tells it more."""
 
@@ -113,15 +113,8 @@ class Books:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 await footprints.refresh()
-        return cls(
-            config=config,
-            machine=machine,
-            footprints=footprints,
-            capacity=capacity,
-            bare_specs=specs,
-            lacks=await lacks_of(plans.values()),
-            first=look,
-        )
+        lacks = await lacks_of(plans.values())
+        return cls(config, machine, footprints, capacity, bare_specs=specs, lacks=lacks, first=look)
 
     @property
     def specs(self) -> list[ModelSpec]:

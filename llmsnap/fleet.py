@@ -131,16 +131,8 @@ async def fleet_of(
         supervisor = Supervisor(scheduler, background, ahead, recorder, looks)
         remembering.follow(supervisor)
         kept = books.keep(supervisor, background, prober, log=logs.history, clock=clock)
-        tools = Tools(
-            report=kept.settling.report,
-            background=background,
-            prober=prober,
-            files=files,
-            write_log=logs.write_upstream,
-            context=Contexts(recorder).of,
-            lasting=leaves_processes(config),
-            conversations=remembering,
-        )
+        shared = (kept, background, prober, files, logs, recorder, remembering)
+        tools = tools_for(config, *shared)
         looks.report_to(supervisor.post, kept.needs.look_again)
         parts = (supervisor, machine, drivers, ahead, looks, tools, kept, store, remembering)
         fleet = Fleet(*parts, config, books, runners)
@@ -151,6 +143,29 @@ async def fleet_of(
             ahead.close()
             await drivers.aclose()
             await machine.aclose()
+
+
+def tools_for(
+    config: Config,
+    kept: Kept,
+    background: Background,
+    prober: Prober,
+    files: RunFiles,
+    logs: Logs,
+    recorder: Recorder,
+    remembering: Remembering,
+) -> Tools:
+    """Return what all runners share."""
+    return Tools(
+        report=kept.settling.report,
+        background=background,
+        prober=prober,
+        files=files,
+        write_log=logs.write_upstream,
+        context=Contexts(recorder).of,
+        lasting=leaves_processes(config),
+        conversations=remembering,
+    )
 
 
 async def books_for(

@@ -22,13 +22,13 @@ from llmsnap.core.messages import (
     Admit,
     PageOut,
     Reject,
-    Schedule,
     Sleep,
     Start,
     Stop,
     Wake,
 )
 from llmsnap.core.placement import Share
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.slot import NOWHERE, SLUMBER, Call, Entry, Slot, Ticket
 from llmsnap.core.timeline import Phase
 from llmsnap.errors import LlmsnapError

@@ -9,6 +9,7 @@ from math import inf
 from llmsnap.core.cause import ASKED, Cause
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.lifecycle import State, Trigger
+from llmsnap.core.schedule import Schedule
 from llmsnap.errors import LlmsnapError
 
 
@@ -58,18 +59,6 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """The scheduler's settings, in seconds; see section 2 of docs/scheduling.md."""
-
-    fair_after_s: float = 5.0
-    preempt_after_s: float = 15.0
-    hold_s: float = 10.0
-    """Most that an idle model is kept for a client who is expected back (R8)."""
-    max_wait_s: float = 600.0
-    """Longest wait of a ticket; 0: no limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
     """Seconds that one ticket spent before it was admitted; they follow each other and add up."""
 
@@ -98,8 +87,7 @@ NO_WAIT = Phases()
 class RequestArrived:
     """A client wants `model`; `ticket` is its number.
 
-    `limited` is False for administrators' loads and preloads, which don't count against
-    `concurrencyLimit`. `is_helper` overrides the model's own; None: it doesn't.
+    Not `limited`: it doesn't count against `concurrencyLimit`. `is_helper`: None: as the model is.
     """
 
     ticket: int
@@ -117,12 +105,11 @@ class RequestFinished:
 
 @dataclass(frozen=True, slots=True)
 class ModelChanged:
-    """The shell reports a fact about one generation of `model`.
+    """The shell reports READY, SLEPT, PAGED, WOKEN or EXITED of one generation of `model`.
 
-    `trigger` is READY, SLEPT, PAGED, WOKEN or EXITED. WOKEN also means that it couldn't be put to
-    sleep and is as well as before; SLEPT that it couldn't be woken now, or paged out, and sleeps as
-    before. SLEPT and EXITED come only once the memory is shown free, or after the settle time.
-    `oom`: it ended because memory ran out. `exit_code`: None also after an order, or a signal.
+    WOKEN also means that it couldn't be put to sleep, SLEPT that it couldn't be woken or paged out:
+    it is as before. SLEPT and EXITED come only once the memory is shown free, or after the settle
+    time. `oom`: it ended because memory ran out. `exit_code`: None also after an order, or a signal.
     """
 
     model: str
@@ -221,8 +208,7 @@ class KeepRequested:
 class ReleaseRequested:
     """An administrator wants all memory back for `for_s`: everything sleeps or stops.
 
-    Running answers are paused where that is possible, else they may go on for `timeout_s`. Whoever
-    comes meanwhile waits, or is refused.
+    Running answers are paused, or else go on for `timeout_s`. Who comes waits, or is refused.
     """
 
     for_s: float = inf

@@ -57,13 +57,13 @@ from llmsnap.core.messages import (
     RequestArrived,
     RequestFinished,
     ResumeRequested,
-    Schedule,
     ShutdownRequested,
     SleepRequested,
     Tick,
     UnloadRequested,
 )
 from llmsnap.core.pace import Pace
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.slot import DOWN, Slot
 
 _WORDS: Final = (Admit, Reject, Abort)

@@ -9,7 +9,8 @@ from typing import Final
 
 from llmsnap.config.memory import HOST, declared_need
 from llmsnap.config.schema import Config, ModelConfig
-from llmsnap.core.messages import ModelSpec, Schedule
+from llmsnap.core.messages import ModelSpec
+from llmsnap.core.schedule import Schedule
 
 _START_S: Final = 2.0
 _LOAD_BYTES_PER_S: Final = 1024**3

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final
 
 from llmsnap.core.constraints import Free
-from llmsnap.core.messages import Schedule
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from tests.benchmarks.machine import HOSTS, Decides, Figures, Host, Machine
 from tests.benchmarks.rivals import LeastRecentlyUsed, OneAtATime, Rival

@@ -23,11 +23,11 @@ from llmsnap.core.messages import (
     Reject,
     RequestArrived,
     RequestFinished,
-    Schedule,
     ShutdownRequested,
     Tick,
     UnloadRequested,
 )
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 

@@ -9,9 +9,10 @@ from llmsnap.core.cause import ASKED
 from llmsnap.core.constraints import Free
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import Abort, Admit, Reject, Schedule
+from llmsnap.core.messages import Abort, Admit, Reject
 from llmsnap.core.pace import Pace
 from llmsnap.core.reasons import unloaded
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.slot import Slot
 from llmsnap.core.timeline import Phase
 from llmsnap.errors import UpstreamLost

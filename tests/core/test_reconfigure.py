@@ -7,7 +7,8 @@ from typing import Any
 from llmsnap.config.sections import GroupConfig
 from llmsnap.core.constraints import Constraints, Free, GroupRules
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import ModelSpec, Reconfigured, Schedule, SleepRequested
+from llmsnap.core.messages import ModelSpec, Reconfigured, SleepRequested
+from llmsnap.core.schedule import Schedule
 from tests.core.play import GIB, Play, arrive, done, exited, model, ready, slept, unload, woken
 
 

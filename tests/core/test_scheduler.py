@@ -8,7 +8,8 @@ import pytest
 
 from llmsnap.core.constraints import Free
 from llmsnap.core.lifecycle import State
-from llmsnap.core.messages import Event, RequestArrived, Schedule, Start, Tick
+from llmsnap.core.messages import Event, RequestArrived, Start, Tick
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from tests.core.play import (
     GIB,

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from math import inf
 
 from llmsnap.config.schema import Config, ModelConfig, ScheduleConfig
-from llmsnap.core.messages import ModelSpec, Schedule
+from llmsnap.core.messages import ModelSpec
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.specs import schedule_for, specs_for
 from tests.core.play import GIB
 

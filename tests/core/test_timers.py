@@ -348,6 +348,8 @@ def test_r12_it_keeps_nobody_else_out() -> None:
     play.up("a")
     play.at(1, KeepRequested("a", inf))
     assert play.at(2, arrive(1, "b")) == ["sleep a"]
+
+
 @pytest.mark.parametrize("kind", ["pinned", "is_default"])
 def test_r11_one_that_lacks_its_file_is_loaded_once_it_is_there(kind: str) -> None:
     """It isn't tried in vain, at the start or later."""

@@ -45,7 +45,6 @@ from llmsnap.core.messages import (
     RequestArrived,
     RequestFinished,
     ResumeRequested,
-    Schedule,
     ShutdownRequested,
     Sleep,
     SleepRequested,
@@ -55,6 +54,7 @@ from llmsnap.core.messages import (
     UnloadRequested,
     Wake,
 )
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.errors import LlmsnapError, ModelIncomplete, StartFailed, UpstreamLost
 

@@ -14,7 +14,8 @@ import uvloop
 
 from llmsnap.core.constraints import Constraints, Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing, ModelSpec, Schedule
+from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing, ModelSpec
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.life import Tools

@@ -11,7 +11,8 @@ import pytest
 
 from llmsnap.core.constraints import Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import ModelSpec, Reconfigured, Schedule
+from llmsnap.core.messages import ModelSpec, Reconfigured
+from llmsnap.core.schedule import Schedule
 from llmsnap.errors import ModelNotFound
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.supervisor import Supervisor

@@ -14,7 +14,8 @@ import pytest
 
 from llmsnap.config.schema import MemoryConfig
 from llmsnap.core.constraints import Free
-from llmsnap.core.messages import Action, Event, ModelSpec, Schedule
+from llmsnap.core.messages import Action, Event, ModelSpec
+from llmsnap.core.schedule import Schedule
 from llmsnap.core.scheduler import Scheduler
 from llmsnap.memory.capacity import capacities
 from llmsnap.memory.footprints import Footprints, Source, Subject
