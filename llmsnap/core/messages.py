@@ -109,7 +109,7 @@ class ModelChanged:
 
     WOKEN also means that it couldn't be put to sleep, SLEPT that it couldn't be woken or paged out:
     it is as before. SLEPT and EXITED come only once the memory is shown free, or after the settle
-    time. `oom`: it ended because memory ran out. `exit_code`: None also after an order, or a signal.
+    time. `oom`: it ended because memory ran out. `exit_code`: None after an order or a signal.
     """
 
     model: str

@@ -70,6 +70,17 @@ def model_going(board: Board, event: ModelGoing) -> None:
     _crashed(board, slot)
 
 
+def memory_changed(board: Board, event: NeedChanged | NeedEstimated | ForeignChanged) -> None:
+    """Take in what was found out about memory."""
+    match event:
+        case NeedChanged():
+            need_changed(board, event)
+        case NeedEstimated():
+            need_estimated(board, event)
+        case ForeignChanged():
+            foreign_changed(board, event)
+
+
 def need_changed(board: Board, event: NeedChanged) -> None:
     """Take in what a model needs, as it was learned.
 

@@ -157,12 +157,8 @@ class Scheduler:
                 news.model_changed(board, event)
             case ModelGoing():
                 news.model_going(board, event)
-            case NeedChanged():
-                news.need_changed(board, event)
-            case NeedEstimated():
-                news.need_estimated(board, event)
-            case ForeignChanged():
-                news.foreign_changed(board, event)
+            case NeedChanged() | NeedEstimated() | ForeignChanged():
+                news.memory_changed(board, event)
             case AbilityChanged():
                 news.ability_changed(board, event)
             case LackChanged():
