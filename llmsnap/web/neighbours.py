@@ -1,4 +1,4 @@
-"""What peers say of their models and their traffic, for `/api/models?peers=1`."""
+"""What peers say of their models, swaps and traffic, for `/api/models?peers=1`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from llmsnap.web.upstream_pool import Pool
 LIMIT_S: Final = 3.0
 _MODELS: Final = b"/api/models"
 _METRICS: Final = b"/api/metrics/stats"
+_SWAPS: Final = b"/api/swaps?kind=start&kind=wake&limit=20"
 
 
 class Neighbours:
@@ -41,12 +42,16 @@ class Neighbours:
             "error": None,
             "models": [{"id": model, "state": None} for model in config.models],
             "metrics": None,
+            "swaps": [],
         }
         upstream = peer_upstream(id_, config)
         try:
             status, said = await _asked(upstream, config, _MODELS)
             if status == HTTPStatus.OK:
                 _, entry["metrics"] = await _asked(upstream, config, _METRICS)
+                _, moves = await _asked(upstream, config, _SWAPS)
+                if isinstance(moves, dict) and isinstance(moves.get("data"), list):
+                    entry["swaps"] = moves["data"]
         except LlmsnapError as error:
             return entry | {"reachable": False, "error": error.message}
         except TimeoutError:

@@ -128,6 +128,23 @@ async def test_details_and_devices(opened: Open, configure: Configure, tmp_path:
         await expect(facts).to_be_hidden()
 
 
+async def test_other_machines_are_shown(opened: Open, tmp_path: Path) -> None:
+    """With the states of their models, and how long their last swaps took."""
+    (tmp_path / "there").mkdir()
+    there = FakeModels(tmp_path / "there").add("b").add("c")
+    async with running_proxy(there.yaml, tmp_path / "there") as far:
+        box, den = f"proxy: '{far.url}', models: [b]", "proxy: 'http://127.0.0.1:1', models: [z]"
+        here = FakeModels(tmp_path, head=f"peers: {{box: {{{box}}}, den: {{{den}}}}}").add("a")
+        async with running_proxy(here.yaml, tmp_path) as near, opened(near) as window:
+            await near.chat("b")
+            shown = window.page.locator('[data-peer="box"]')
+            await expect(shown).to_contain_text(re.compile(r"box/b.*started in .* s at .*ready"))
+            await expect(shown).to_contain_text(re.compile(r"box/c.*stopped"))
+            await expect(shown).to_contain_text("1 request")
+            gone = window.page.locator('[data-peer="den"]')
+            await expect(gone).to_contain_text("can't be reached")
+
+
 async def test_profiles_are_switched(opened: Open, tmp_path: Path) -> None:
     """Here and by others; it is the same everywhere at once."""
     profiles = "profiles:\n  work: {pins: {chat: a}}\n  home: {pins: {chat: b}}"

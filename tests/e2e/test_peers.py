@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from tests.helpers.fake_models import FakeModels
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -56,9 +58,17 @@ def listed(url: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def phase_ms(timings: str, phase: str) -> float:
+    """The milliseconds of a phase in `Server-Timing`."""
+    found = re.search(rf"{phase};dur=([0-9.]+)", timings)
+    assert found, timings
+    return float(found[1])
+
+
 async def test_p46_a_peers_model_is_used_through_us(tmp_path: Path) -> None:
     """By its full and its bare name; the peer's own swap timings are seen; its key is sent."""
-    there, here = models(tmp_path / "there", "b"), models(tmp_path / "here", "a")
+    there, here = models(tmp_path / "there"), models(tmp_path / "here", "a")
+    there.add("b", "--ready 0.3")
     async with machine(tmp_path / "there", there, "{}", keys="apiKeys: [k2]") as far:
         far.session.headers["Authorization"] = "Bearer k2"
         peer = f"{{box: {{proxy: '{far.url}', models: [b], apiKey: k2}}}}"
@@ -73,6 +83,8 @@ async def test_p46_a_peers_model_is_used_through_us(tmp_path: Path) -> None:
                     assert received["model"] == "b"
                     assert answer.headers["X-Llmsnap-Model"] == "box/b"
                     timings = ",".join(answer.headers.getall("Server-Timing"))
+                    if name == "box/b":
+                        assert phase_ms(timings, "start") >= 300
                     assert ("start;dur=" in timings) == (name == "box/b")
             assert await far.state("b") == "ready"
             headers = received["seen"]["headers"]
@@ -119,6 +131,12 @@ async def test_the_models_of_all_machines_are_shown_together(tmp_path: Path) -> 
         )
         async with machine(tmp_path / "here", here, peers, port=port) as near:
             await asyncio.gather(near.chat("b"), near.chat("a"))
+
+            async def is_told() -> bool:
+                _, shown = await near.get("/api/models?peers=1")
+                return bool(shown["peers"][0]["swaps"])
+
+            await eventually(is_told)
             _, shown = await near.get("/api/models?peers=1")
             _, alone = await near.get("/api/models")
             table = await asyncio.to_thread(listed, near.url)
@@ -135,6 +153,10 @@ async def test_the_models_of_all_machines_are_shown_together(tmp_path: Path) -> 
         "b": "ready",
         "c": "stopped",
     }
+    (swap,) = box["swaps"]
+    assert (swap["model"], swap["kind"]) == ("b", "start")
+    assert swap["swap_s"] > 0
+    assert box["metrics"]["total_requests"] == 1
     assert (den["id"], den["reachable"]) == ("den", False)
     assert "can't be reached" in den["error"]
     assert den["models"] == [{"id": "z", "state": None}]

@@ -6,6 +6,7 @@ import { el, Keyed, setText } from "./dom.js";
 import { plural } from "./format.js";
 import { ModelRow } from "./modelrow.js";
 import { complain } from "./notices.js";
+import { PeersCard } from "./peers.js";
 import { Profiles } from "./profiles.js";
 import { SwapsCard } from "./swaps.js";
 import { TimelineCard } from "./timeline.js";
@@ -18,18 +19,15 @@ export class ModelsView {
   #rows;
   #summary = el("p", { class: "muted small", id: "models-summary" });
   #filter = el("input", { type: "search", placeholder: "Filter models", aria: { label: "Filter models" }, hidden: true });
-  #peers = el("ul", { class: "peers" });
   #empty = el("p", { class: "empty" }, "No models are configured.");
-  #peersCard;
   #parts;
 
   constructor(root, live) {
     this.#live = live;
     const list = el("ul", { class: "models", aria: { label: "Models" } });
     this.#rows = new Keyed(list, (model) => model.id, (model) => new ModelRow(model, live));
-    this.#peersCard = el("section", { class: "card", hidden: true }, el("div", { class: "head" }, el("h2", {}, "On other machines")), this.#peers);
-    this.#parts = [new DevicesCard(live), new TimelineCard(live), new SwapsCard(live)];
-    const [devices, timeline, swaps] = this.#parts;
+    this.#parts = [new DevicesCard(live), new PeersCard(live), new TimelineCard(live), new SwapsCard(live)];
+    const [devices, peers, timeline, swaps] = this.#parts;
     root.append(
       el(
         "div",
@@ -41,7 +39,7 @@ export class ModelsView {
       ),
       devices.node,
       el("section", { class: "card", aria: { label: "Models and their states" } }, list, this.#empty),
-      this.#peersCard,
+      peers.node,
       timeline.node,
       swaps.node,
     );
@@ -77,7 +75,7 @@ export class ModelsView {
   }
 
   #show() {
-    const { models, peers } = this.#live;
+    const { models } = this.#live;
     const wanted = this.#filter.value.trim().toLowerCase();
     const names = (model) => [model.id, model.name, model.description, ...model.aliases].join("\n").toLowerCase();
     this.#rows.show(models.filter((model) => names(model).includes(wanted)));
@@ -86,7 +84,5 @@ export class ModelsView {
     const up = models.filter(({ state }) => state === "ready").length;
     const asleep = models.filter(({ state }) => state === "asleep" || state === "paging").length;
     setText(this.#summary, `${plural(models.length, "model")}: ${up} up, ${asleep} asleep`);
-    this.#peersCard.hidden = peers.length === 0;
-    this.#peers.replaceChildren(...peers.map((peer) => el("li", {}, peer.id, el("span", { class: "chip" }, peer.peerID))));
   }
 }
