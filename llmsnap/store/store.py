@@ -23,6 +23,10 @@ Ask = Callable[[str, Sequence[Value]], Awaitable[list[Row]]]
 """Answers one query."""
 
 _BATCH: Final = 500
+_BUSY: Final = 50
+"""Rows of one batch after which the next one may wait longer: each has its price."""
+_BUSY_LINGERS: Final = 5
+"""How many times as long."""
 _FIRST_PAUSE_S: Final = 1.0
 _MOST_PAUSE_S: Final = 30.0
 _LAST_WRITES_S: Final = 5.0
@@ -46,6 +50,8 @@ class Store:
         self._pending = 0
         """Rows that are queued or being written."""
         self._dropped = 0
+        self._is_busy = False
+        """Whether many rows come at a time."""
         self._database: Database | None = None
         self._broken = ""
         """What is wrong with the file, found since it was opened."""
@@ -128,6 +134,7 @@ class Store:
             self._opened.set()
             while await self._next():
                 batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
+                self._is_busy = len(batch) > _BUSY
                 await self._keep(batch)
                 self._done_with(len(batch))
         finally:
@@ -144,7 +151,7 @@ class Store:
             self._news.clear()
             await self._news.wait()
         if len(self._queue) < _BATCH:
-            await self._pause(self._linger_s)
+            await self._pause(self._linger_s * (_BUSY_LINGERS if self._is_busy else 1))
         return bool(self._queue) or not self._closing.is_set()
 
     def _done_with(self, count: int) -> None:

@@ -75,10 +75,11 @@ class Activity:
         """Keep what has ended."""
         for move in batch.moves:
             self._store.write(INSERT_MOVE, move_values(move))
-        for record in self._affordable(batch.requests):
+        kept = self._affordable(batch.requests)
+        for record in kept:
             told = self._announce if record.capture is None else self._keeping(record)
             self._store.write(INSERT_REQUEST, request_values(record), told)
-        self._since_pruned += len(batch.requests) + len(batch.moves)
+        self._since_pruned += len(kept) + len(batch.moves)
         if self._since_pruned >= min(_PRUNED_EVERY, self._rows() or _PRUNED_EVERY):
             self._prune()
 

@@ -18,7 +18,7 @@ BATCH_S: Final = 0.1
 _REFUSED: Final = 400
 MOST_RECORDS: Final = 100
 """A batch of more would hold the event loop for too long."""
-FLOOD_PER_S: Final = 500
+FLOOD_PER_S: Final = 250
 """Requests a second beyond which they are counted, but not kept each: no model answers as many."""
 
 
