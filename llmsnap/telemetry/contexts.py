@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Batch, Recorder
+from llmsnap.telemetry.tokens import Tokens
 
 _LEAST_TOKENS: Final = 32
 """A shorter prompt says more of what each request costs than of how fast it is read."""
@@ -24,38 +25,44 @@ class Context:
     """How fast it reads what of a prompt isn't in the cache."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """A `Context` that grows: one is too much for each answer."""
+
+    tokens: int | None = None
+    tokens_per_s: float | None = None
+
+
 class Contexts:
     """Follows what answers say of their tokens."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._contexts: dict[str, Context] = {}
+        self._known: defaultdict[str, _Known] = defaultdict(_Known)
         recorder.listen(self._take)
 
     def of(self, model: str) -> Context:
         """Return what is known of `model` by now."""
         self._recorder.flush()
-        return self._contexts.get(model, Context())
+        known = self._known.get(model)
+        return Context() if known is None else Context(known.tokens, known.tokens_per_s)
 
     def _take(self, batch: Batch) -> None:
         for move in batch.moves:
             if move.kind == "start":  # with an empty cache
-                rate = self._contexts.get(move.model, Context()).tokens_per_s
-                self._contexts[move.model] = Context(tokens_per_s=rate)
+                self._known[move.model].tokens = None
         for record in batch.requests:
-            self._learn(record)
+            if record.tokens is not None:
+                self._learn(self._known[record.model], record.tokens)
 
-    def _learn(self, record: RequestRecord) -> None:
-        tokens = record.tokens
-        if tokens is None or tokens.prompt is None:
+    @staticmethod
+    def _learn(known: _Known, told: Tokens) -> None:
+        computed = told.computed
+        if computed is None:
             return
-        known = self._contexts.get(record.model, Context())
-        rate = known.tokens_per_s
-        computed, took_s = tokens.computed or 0, tokens.prompt_s
-        if computed >= _LEAST_TOKENS and took_s:
-            seen = computed / took_s
-            rate = seen if rate is None else rate + _WEIGHT * (seen - rate)
-        size = tokens.prompt + (tokens.generated or 0)
-        longest = max(size, known.tokens or 0)
-        if longest != known.tokens or rate != known.tokens_per_s:
-            self._contexts[record.model] = Context(longest, rate)
+        if computed >= _LEAST_TOKENS and told.prompt_s:
+            seen, rate = computed / told.prompt_s, known.tokens_per_s
+            known.tokens_per_s = seen if rate is None else rate + _WEIGHT * (seen - rate)
+        size = computed + (told.cached or 0) + (told.generated or 0)
+        if size > (known.tokens or 0):
+            known.tokens = size

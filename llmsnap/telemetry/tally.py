@@ -10,6 +10,7 @@ from llmsnap.telemetry import catalogue
 from llmsnap.telemetry.catalogue import Metric
 from llmsnap.telemetry.record import ExitRecord, MoveRecord, RequestRecord
 from llmsnap.telemetry.recorder import Batch
+from llmsnap.telemetry.tokens import Tokens
 
 Labels = tuple[str, ...]
 
@@ -81,6 +82,32 @@ class Histogram:
         }
 
 
+class Told:
+    """What the answers of one model say of their tokens, added up; None: none said it."""
+
+    __slots__ = ("cached", "computed", "generated", "generation_s", "prompt_s")
+
+    def __init__(self) -> None:
+        self.computed: int | None = None
+        self.cached: int | None = None
+        self.generated: int | None = None
+        self.prompt_s: float | None = None
+        self.generation_s: float | None = None
+
+    def add(self, tokens: Tokens) -> None:
+        """Add what one answer says."""
+        if (computed := tokens.computed) is not None:
+            self.computed = computed + (self.computed or 0)
+        if (cached := tokens.cached) is not None:
+            self.cached = cached + (self.cached or 0)
+        if (generated := tokens.generated) is not None:
+            self.generated = generated + (self.generated or 0)
+        if (prompt_s := tokens.prompt_s) is not None:
+            self.prompt_s = prompt_s + (self.prompt_s or 0.0)
+        if (generation_s := tokens.generation_s) is not None:
+            self.generation_s = generation_s + (self.generation_s or 0.0)
+
+
 class Tally:
     """Adds up what records say. `paths` are those that get a label of their own."""
 
@@ -114,8 +141,7 @@ class Tally:
 
     def take(self, batch: Batch) -> None:
         """Add a batch of records."""
-        for request in batch.requests:
-            self._take_request(request)
+        self._take_requests(batch.requests)
         for move in batch.moves:
             self._take_move(move)
         for end in batch.exits:
@@ -128,10 +154,26 @@ class Tally:
         if kept.bytes:
             self._session_bytes.add(kept.bytes, kept.model, kept.op)
 
-    def _take_request(self, request: RequestRecord) -> None:
+    def _take_requests(self, requests: list[RequestRecord]) -> None:
+        counts: dict[tuple[str, str, int], int] = {}
+        told: dict[str, Told] = {}
+        for request in requests:
+            model = request.model
+            what = model, request.path, request.status
+            counts[what] = counts.get(what, 0) + 1
+            self._take_times(request)
+            if request.tokens is not None:
+                if (of_model := told.get(model)) is None:
+                    of_model = told[model] = Told()
+                of_model.add(request.tokens)
+        for (model, path, status), count in counts.items():
+            known = path if path in self._paths else OTHER_PATH
+            self._requests.add(count, model, known, str(status))
+        for model, of_model in told.items():
+            self._take_tokens(model, of_model)
+
+    def _take_times(self, request: RequestRecord) -> None:
         model = request.model
-        path = request.path if request.path in self._paths else OTHER_PATH
-        self._requests.add(1, model, path, str(request.status))
         self._durations.observe(request.duration_s, model)
         if (ttft_s := request.ttft_s) is not None:
             self._first_tokens.observe(ttft_s, model, request.start)
@@ -140,22 +182,18 @@ class Tally:
                 self._phases.observe(seconds, model, phase)
         if request.pauses is not None:  # all of them, not only those before the first byte
             self._phases.observe(request.pauses.ended_s, model, "pause")
-        if request.tokens is not None:
-            self._take_tokens(request)
 
-    def _take_tokens(self, request: RequestRecord) -> None:
-        model, tokens = request.model, request.tokens
-        assert tokens is not None
-        if tokens.computed is not None:
-            self._prompt_tokens.add(tokens.computed, model, "computed")
-        if tokens.cached is not None:
-            self._prompt_tokens.add(tokens.cached, model, "cached")
-        if tokens.generated is not None:
-            self._generated_tokens.add(tokens.generated, model)
-        if tokens.prompt_s is not None:
-            self._prompt_s.add(tokens.prompt_s, model)
-        if tokens.generation_s is not None:
-            self._generation_s.add(tokens.generation_s, model)
+    def _take_tokens(self, model: str, told: Told) -> None:
+        if told.computed is not None:
+            self._prompt_tokens.add(told.computed, model, "computed")
+        if told.cached is not None:
+            self._prompt_tokens.add(told.cached, model, "cached")
+        if told.generated is not None:
+            self._generated_tokens.add(told.generated, model)
+        if told.prompt_s is not None:
+            self._prompt_s.add(told.prompt_s, model)
+        if told.generation_s is not None:
+            self._generation_s.add(told.generation_s, model)
 
     def _take_move(self, move: MoveRecord) -> None:
         model, driver = move.model, move.driver or NO_DRIVER

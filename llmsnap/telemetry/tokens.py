@@ -26,7 +26,7 @@ _LONGEST_OBJECT: Final = 2 * 1024
 _decoder: Final = json.JSONDecoder()
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an answer says of its tokens."""
 
     computed: int | None = None
@@ -89,7 +89,9 @@ class Excerpt:
         if self._is_lost:
             return None
         head = self._head[0] if len(self._head) == 1 else b"".join(self._head)
-        tail = b"".join((*self._before, *self._last)) if self._last else b"".join(self._before)
+        tail = b"".join((*self._before, *self._last)) if self._before or self._last else b""
+        if not tail and (told := _last_words(head)) is not None:
+            return told
         if not tail and (said := _decoded(head)) is not None:
             return _tokens(*said) if said is not _MUTE else None
         if not (_SPEAKS.search(head) or _SPEAKS.search(tail)):
@@ -177,11 +179,30 @@ class _Body(msgspec.Struct):
 
 
 _bodies: Final = msgspec.json.Decoder(_Body)
+_timings: Final = msgspec.json.Decoder(_Timings)
+_TIMINGS: Final = b'"timings":'
 _NO_USAGE: Final = _Usage()
 _NO_TIMINGS: Final = _Timings()
 _MUTE: Final = (_NO_USAGE, _NO_TIMINGS)
 _SPEAKS: Final = re.compile(rb'"(?:usage|timings)"')
 _NOTHING: Final = Tokens()
+
+
+def _last_words(body: bytes) -> Tokens | None:
+    """Return what the `timings` say with which llama-server's answers end; None: others do not.
+
+    The rest of the answer, which may be long, isn't read.
+    """
+    at = body.rfind(_TIMINGS)
+    if at < 0 or not body.endswith(b"}}") or body.find(b"}", at) != len(body) - 2:
+        return None
+    try:
+        timings = _timings.decode(body[at + len(_TIMINGS) : -1])
+    except msgspec.DecodeError:
+        return None
+    if timings.prompt_n is None or timings.cache_n is None or timings.predicted_n is None:
+        return None
+    return _tokens(_NO_USAGE, timings)
 
 
 def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:
@@ -246,12 +267,19 @@ def _tokens(usage: _Usage, timings: _Timings) -> Tokens | None:
     if computed is None or cached is None:
         whole, of_cache = _prompt(usage)
         computed, cached = _first(computed, whole), _first(cached, of_cache)
+    generated, prompt_ms, predicted_ms = (
+        timings.predicted_n,
+        timings.prompt_ms,
+        timings.predicted_ms,
+    )
+    if generated is None:
+        generated = _first(usage.completion_tokens, usage.output_tokens)
     tokens = Tokens(
         computed=computed,
         cached=cached,
-        generated=_first(timings.predicted_n, usage.completion_tokens, usage.output_tokens),
-        prompt_s=_seconds(timings.prompt_ms),
-        generation_s=_seconds(timings.predicted_ms),
+        generated=generated,
+        prompt_s=None if prompt_ms is None else prompt_ms / 1e3,
+        generation_s=None if predicted_ms is None else predicted_ms / 1e3,
         drafted=timings.draft_n,
         accepted=timings.draft_n_accepted,
     )
@@ -267,10 +295,6 @@ def _prompt(usage: _Usage) -> tuple[int | None, int | None]:
     details = usage.prompt_tokens_details or usage.input_tokens_details
     cached = None if details is None else details.cached_tokens
     return None if whole is None else max(0, whole - (cached or 0)), cached
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1e3
 
 
 def _first(*values: int | None) -> int | None:
