@@ -151,8 +151,8 @@ class RequestRecord(Struct, kw_only=True):
     error: str = ""
     swap: MoveRecord | None = None
     """The way up that it waited for, itself or with others."""
-    excerpt: Excerpt | None = None
-    """What is kept of the answer for `tokens`; gone once they are read."""
+    excerpt: Excerpt | bytes | None = None
+    """What is kept of the answer for `tokens`, or all of it; gone once they are read."""
     tokens: Tokens | None = None
     parting: str = ""
     """Where its prompt parted from the last one of its conversation, in words."""
@@ -167,7 +167,7 @@ class RequestRecord(Struct, kw_only=True):
         self.phases = held.phases
         self.forwarded_at = monotonic()
 
-    def begin(self, status: int, *, is_stream: bool, excerpt: Excerpt | None) -> None:
+    def begin(self, status: int, *, is_stream: bool, excerpt: Excerpt | bytes | None) -> None:
         """Note that the answer begins. Without an `excerpt` its tokens aren't read."""
         self.first_byte_at = now = monotonic()
         self.status = status
@@ -180,7 +180,7 @@ class RequestRecord(Struct, kw_only=True):
         """Look at what comes of the answer's body, which passes as it is."""
         if not self.content_at and not (self.is_stream and _is_silent(pieces)):
             self.content_at = monotonic()
-        if self.excerpt is not None:
+        if isinstance(self.excerpt, Excerpt):
             self.excerpt.feed(pieces)
         if self.capture is not None:
             self.capture.feed(pieces)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from llmsnap.telemetry.record import ExitRecord, MoveRecord, RequestRecord
 from llmsnap.telemetry.refusal import refusal
+from llmsnap.telemetry.tokens import tokens_of
 
 BATCH_S: Final = 0.1
 _REFUSED: Final = 400
@@ -108,11 +109,12 @@ class Recorder:
         ago = datetime.now(UTC).timestamp() - self.clock()
         for record in batch.requests:
             record.arrived = record.arrived_at + ago
-            if record.excerpt is not None:
-                record.tokens = record.excerpt.tokens()
-                if record.status >= _REFUSED:
-                    record.error = record.error or refusal(record.status, record.excerpt.start())
+            if (kept := record.excerpt) is not None:
                 record.excerpt = None
+                record.tokens = tokens_of(kept) if isinstance(kept, bytes) else kept.tokens()
+                if record.status >= _REFUSED and not record.error:
+                    start = kept if isinstance(kept, bytes) else kept.start()
+                    record.error = refusal(record.status, start)
         for move in batch.moves:
             move.began = move.began_at + ago
         for end in batch.exits:

@@ -88,21 +88,9 @@ class Excerpt:
         """Return what the body says; None: nothing."""
         if self._is_lost:
             return None
-        head = self._head[0] if len(self._head) == 1 else b"".join(self._head)
-        tail = b"".join((*self._before, *self._last)) if self._before or self._last else b""
-        if not tail and (told := _last_words(head)) is not None:
-            return told
-        if not tail and (said := _decoded(head)) is not None:
-            return _tokens(*said) if said is not _MUTE else None
-        if not (_SPEAKS.search(head) or _SPEAKS.search(tail)):
-            return None  # most streams
-        usage = _object(head, b'"usage"', bytes.find) or {}
-        later = _object(tail, b'"usage"', bytes.rfind) or _object(head, b'"usage"', bytes.rfind)
-        # Anthropic's streams tell of the prompt in their first event, of the rest in a late one.
-        usage |= {key: value for key, value in (later or {}).items() if value}
-        timings = _object(tail, b'"timings"', bytes.rfind)
-        timings = timings or _object(head, b'"timings"', bytes.rfind) or {}
-        return _tokens(_lenient(_Usage, usage), _lenient(_Timings, timings))
+        head = b"".join(self._head)
+        tail = b"".join((*self._before, *self._last))
+        return _between(head, tail) if tail else tokens_of(head)
 
     def start(self) -> bytes:
         """Return how the body begins, as far as it is kept and can be read."""
@@ -163,6 +151,18 @@ class _Timings(msgspec.Struct):
     draft_n_accepted: Count | None = None
 
 
+class _AllTimings(msgspec.Struct, gc=False):
+    """What a llama-server of today says."""
+
+    prompt_n: Count
+    cache_n: Count
+    predicted_n: Count
+    prompt_ms: Milliseconds
+    predicted_ms: Milliseconds
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
+
+
 class _Inner(msgspec.Struct):
     """What OpenAI's `response` and Anthropic's `message` events hold."""
 
@@ -179,13 +179,35 @@ class _Body(msgspec.Struct):
 
 
 _bodies: Final = msgspec.json.Decoder(_Body)
-_timings: Final = msgspec.json.Decoder(_Timings)
+_timings: Final = msgspec.json.Decoder(_AllTimings)
 _TIMINGS: Final = b'"timings":'
 _NO_USAGE: Final = _Usage()
 _NO_TIMINGS: Final = _Timings()
 _MUTE: Final = (_NO_USAGE, _NO_TIMINGS)
 _SPEAKS: Final = re.compile(rb'"(?:usage|timings)"')
 _NOTHING: Final = Tokens()
+
+
+def tokens_of(body: bytes) -> Tokens | None:
+    """Return what a whole answer says; None: nothing."""
+    if (told := _last_words(body)) is not None:
+        return told
+    if (said := _decoded(body)) is not None:
+        return _tokens(*said) if said is not _MUTE else None
+    return _between(body, b"")
+
+
+def _between(head: bytes, tail: bytes) -> Tokens | None:
+    """Return what stands in the beginning and the end of an answer that isn't one object."""
+    if not (_SPEAKS.search(head) or _SPEAKS.search(tail)):
+        return None  # most streams
+    usage = _object(head, b'"usage"', bytes.find) or {}
+    later = _object(tail, b'"usage"', bytes.rfind) or _object(head, b'"usage"', bytes.rfind)
+    # Anthropic's streams tell of the prompt in their first event, of the rest in a late one.
+    usage |= {key: value for key, value in (later or {}).items() if value}
+    timings = _object(tail, b'"timings"', bytes.rfind)
+    timings = timings or _object(head, b'"timings"', bytes.rfind) or {}
+    return _tokens(_lenient(_Usage, usage), _lenient(_Timings, timings))
 
 
 def _last_words(body: bytes) -> Tokens | None:
@@ -197,12 +219,18 @@ def _last_words(body: bytes) -> Tokens | None:
     if at < 0 or not body.endswith(b"}}") or body.find(b"}", at) != len(body) - 2:
         return None
     try:
-        timings = _timings.decode(body[at + len(_TIMINGS) : -1])
+        told = _timings.decode(body[at + len(_TIMINGS) : -1])
     except msgspec.DecodeError:
         return None
-    if timings.prompt_n is None or timings.cache_n is None or timings.predicted_n is None:
-        return None
-    return _tokens(_NO_USAGE, timings)
+    return Tokens(
+        computed=told.prompt_n,
+        cached=told.cache_n,
+        generated=told.predicted_n,
+        prompt_s=told.prompt_ms / 1e3,
+        generation_s=told.predicted_ms / 1e3,
+        drafted=told.draft_n,
+        accepted=told.draft_n_accepted,
+    )
 
 
 def _decoded(body: bytes) -> tuple[_Usage, _Timings] | None:

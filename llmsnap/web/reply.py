@@ -8,7 +8,7 @@ from typing import Final
 
 from llmsnap.errors import BadGateway, LlmsnapError, UpstreamLost
 from llmsnap.telemetry.record import RequestRecord
-from llmsnap.telemetry.tokens import Excerpt
+from llmsnap.telemetry.tokens import END_BYTES, Excerpt
 from llmsnap.web.delivery import Delivery
 from llmsnap.web.headers import Answer, timings
 from llmsnap.web.sse import Silence
@@ -128,7 +128,7 @@ class Reply:
             if self._header_limit is not None:
                 self._header_limit.cancel()
             self._is_stream = answer.is_event_stream
-            timing = self._begin(answer)
+            timing = self._begin(answer, pieces if complete else [])
             self._record.feed(pieces)
             self._delivery.begin(answer, timing, pieces, complete)
         else:
@@ -141,10 +141,18 @@ class Reply:
         elif self._is_stream:
             self._pace()
 
-    def _begin(self, answer: Answer) -> bytes:
-        """Put the answer's beginning down; return the value of `Server-Timing`."""
+    def _begin(self, answer: Answer, whole: list[bytes]) -> bytes:
+        """Put the answer's beginning down; return the value of `Server-Timing`.
+
+        `whole` is the body, if that is all of it.
+        """
         record = self._record
-        excerpt = Excerpt(is_encoded=answer.is_encoded) if self._reads_tokens else None
+        excerpt: Excerpt | bytes | None = None
+        if self._reads_tokens:
+            if len(whole) == 1 and len(whole[0]) <= END_BYTES and not answer.is_encoded:
+                excerpt = whole[0]
+            else:
+                excerpt = Excerpt(is_encoded=answer.is_encoded)
         record.content_type = answer.content_type
         if record.capture is not None:
             record.capture.begin(answer.lines)
