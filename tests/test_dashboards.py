@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from llmsnap.telemetry import catalogue
 from tests.helpers.prometheus import program
@@ -18,6 +19,7 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 GRAFANA = DEPLOY / "grafana"
 DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 RULES = DEPLOY / "prometheus" / "rules.yml"
+ALERTS = Path(__file__).with_name("alerts.yml")
 EACH = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 
 OWN = re.compile(r"llmsnap_\w+")
@@ -107,6 +109,18 @@ def test_instances_and_models_can_be_chosen(path: Path) -> None:
 def test_rules_speak_of_metrics_that_exist() -> None:
     """In their expressions."""
     assert set(OWN.findall(RULES.read_text())) <= known_names().keys()
+
+
+def test_each_alert_fires_when_it_should() -> None:
+    """And then only, with its words filled in: cases as Prometheus's own tool takes them."""
+    rules, cases = yaml.safe_load(RULES.read_text()), yaml.safe_load(ALERTS.read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    expected = [one for case in cases["tests"] for one in case["alert_rule_test"]]
+    assert {one["alertname"] for one in expected if one.get("exp_alerts")} == alerts
+    argv = [program("promtool"), "test", "rules", str(ALERTS)]
+    tested = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 @pytest.mark.parametrize("what", [("rules", "rules.yml"), ("config", "prometheus.yml")])

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from panels import OF, ON, WIDTH, WINDOW, Panel, Query, dashboard, increase, quantiles, rate
+from panels import OF, ON, WIDTH, Panel, Query, dashboard, increase, quantiles, rate
 
 SWAPS = [
     Panel(
@@ -14,8 +14,9 @@ SWAPS = [
         "Of the swaps in the window, the share that took less than 2 s.",
         [
             Query(
-                f'sum(increase(llmsnap_swap_duration_seconds_bucket{{{OF},le="2.0"}}{WINDOW})) '
-                f"/ sum(increase(llmsnap_swap_duration_seconds_count{{{OF}}}{WINDOW}))",
+                increase("llmsnap_swap_duration_seconds_bucket", more=',le="2.0"')
+                + " / "
+                + increase("llmsnap_swap_duration_seconds_count"),
                 "share",
             )
         ],
@@ -29,8 +30,9 @@ SWAPS = [
         "From the first order to make room until the model is up.",
         [
             Query(
-                "histogram_quantile(0.5, sum by (le) "
-                f"(increase(llmsnap_swap_duration_seconds_bucket{{{OF}}}{WINDOW})))",
+                "histogram_quantile(0.5, "
+                + increase("llmsnap_swap_duration_seconds_bucket", "le")
+                + ")",
                 "p50",
             )
         ],
@@ -60,10 +62,11 @@ SWAPS = [
         "Mean seconds a phase, over the requests that had to wait for a model.",
         [
             Query(
-                "sum by (phase) (increase(llmsnap_phase_duration_seconds_sum"
-                f'{{{OF},phase!~"prefill|pause"}}{WINDOW})) / ignoring (phase) group_left () '
-                "sum(increase(llmsnap_time_to_first_token_seconds_count"
-                f'{{{OF},start=~"woken|started"}}{WINDOW}))',
+                increase("llmsnap_phase_duration_seconds_sum", "phase", ',phase!~"prefill|pause"')
+                + " / ignoring (phase) group_left () "
+                + increase(
+                    "llmsnap_time_to_first_token_seconds_count", more=',start=~"woken|started"'
+                ),
                 "{{phase}}",
             )
         ],
@@ -247,15 +250,15 @@ SERVING = [
     ),
     Panel(
         "Errors",
-        "Requests that ended with an error, by status. 499: the client left; 429: over "
-        "concurrencyLimit; 503: no room in time.",
+        "Requests in the window that ended with an error, by status. 499: the client left; 429: "
+        "over concurrencyLimit; 503: no room in time.",
         [
             Query(
-                rate("llmsnap_requests_total", "model, code", ',code=~"[45].."'),
+                increase("llmsnap_requests_total", "model, code", ',code=~"[45].."'),
                 "{{model}} {{code}}",
             )
         ],
-        "reqps",
+        "short",
         width=8,
     ),
     Panel(
@@ -347,7 +350,7 @@ SERVING = [
             Query(
                 increase("llmsnap_phase_duration_seconds_sum", "phase")
                 + " / ignoring (phase) group_left () "
-                + f"sum(increase(llmsnap_request_duration_seconds_count{{{OF}}}{WINDOW}))",
+                + increase("llmsnap_request_duration_seconds_count"),
                 "{{phase}}",
             )
         ],

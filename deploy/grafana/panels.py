@@ -12,7 +12,6 @@ from typing import Any
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 OF = 'instance=~"$instance",model=~"$model"'
 ON = 'instance=~"$instance"'
-WINDOW = "[$window]"
 WIDTH = 24
 
 Json = dict[str, Any]
@@ -51,9 +50,15 @@ def quantiles(metric: str, by: str, legend: str) -> list[Query]:
     ]
 
 
-def increase(metric: str, by: str, more: str = "") -> str:
-    """How much it grew in the window."""
-    return f"sum by ({by}) (increase({metric}{{{OF}{more}}}{WINDOW}))"
+def increase(metric: str, by: str = "", more: str = "") -> str:
+    """How much it grew in the window; without `by`, over all series.
+
+    A series begins with the first thing that it counts, which Prometheus' `increase` doesn't see:
+    of one that is younger than the window, what it has counted in all is taken.
+    """
+    series = f"{metric}{{{OF}{more}}}"
+    grown = f"({series} unless {series} offset $window) or increase({series}[$window])"
+    return f"sum by ({by}) ({grown})" if by else f"sum({grown})"
 
 
 def rate(metric: str, by: str, more: str = "") -> str:
