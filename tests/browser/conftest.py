@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,11 @@ class Window:
     async def shows_state(self, model: str, state: str) -> None:
         """Wait until the row of `model` says that it is in `state`."""
         await expect(self.model(model).locator(".pill")).to_have_text(state)
+
+
+def script(name: str) -> str:
+    """A function that is to look around in the page."""
+    return Path(__file__).with_name(f"{name}.js").read_text()
 
 
 Open = Callable[..., AbstractAsyncContextManager[Window]]

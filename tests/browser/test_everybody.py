@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, script
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
@@ -62,7 +61,7 @@ async def says_markup(route: Route) -> None:
 
 
 async def test_a_key_is_asked_for_once(opened: Open, tmp_path: Path) -> None:
-    """A wrong one is refused, the right one opens all parts, and the tab remembers it."""
+    """A wrong one is refused, the right one opens all; the tab remembers it, or the browser."""
     fake = FakeModels(tmp_path, head="apiKeys: [right]").add("a")
     headers = {"Authorization": "Bearer right"}
     async with (
@@ -83,8 +82,22 @@ async def test_a_key_is_asked_for_once(opened: Open, tmp_path: Path) -> None:
         await page.reload()
         await window.shows_state("a", "ready")
         await expect(page.get_by_role("dialog")).to_have_count(0)
-        kept = await page.evaluate("[sessionStorage['llmsnap.key'], localStorage['llmsnap.key']]")
-        assert kept == ["right", None]
+        assert await keys_kept(page) == ["right", None]
+        await page.evaluate("sessionStorage.clear()")
+        await page.reload()
+        await page.get_by_label("Keep it in this browser").check()
+        await key.fill("right")
+        await window.button("Go on").click()
+        await window.shows_state("a", "ready")
+        assert await keys_kept(page) == [None, "right"]
+
+
+async def keys_kept(page: Page) -> list[str | None]:
+    """The key as the tab keeps it, and as the browser does."""
+    kept: list[str | None] = await page.evaluate(
+        "[sessionStorage, localStorage].map((store) => store.getItem('llmsnap.key'))"
+    )
+    return kept
 
 
 async def test_all_is_done_with_the_keyboard(opened: Open, tmp_path: Path) -> None:
@@ -171,27 +184,3 @@ async def brightness(page: Page) -> int:
     """How bright the background is, of 255."""
     colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     return int(colour.removeprefix("rgb(").split(",")[0])
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("place", PLACES)
-async def test_everything_has_a_name_and_contrast(
-    opened: Open, tmp_path: Path, place: str, scheme: Any
-) -> None:
-    """What can be used says what it is for; texts stand out from what is behind them (WCAG AA)."""
-    fake = FakeModels(tmp_path).add("a", more="description: of use").add("b")
-    async with running_proxy(fake.yaml, tmp_path) as proxy:
-        await proxy.post("/v1/completions", {"model": "a", "prompt": "x"})
-        async with opened(proxy, place, color_scheme=scheme) as window:
-            page = window.page
-            await expect(page.locator("section:not([hidden]) h1")).to_be_visible()
-            await expect(page.locator("#link")).to_have_text("live")
-            nameless = await page.evaluate(script("nameless"))
-            faint = await page.evaluate(script("faint"))
-    assert nameless == []
-    assert faint == []
-
-
-def script(name: str) -> str:
-    """A function that is to look around in the page."""
-    return Path(__file__).with_name(f"{name}.js").read_text()

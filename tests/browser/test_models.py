@@ -106,6 +106,7 @@ async def test_why_a_model_failed_is_said(opened: Open, tmp_path: Path) -> None:
         await window.button("Load a").click()
         await window.shows_state("a", "failed")
         await expect(window.model("a").locator(".complaint")).to_contain_text("exit code 3")
+        await expect(window.page.locator(".swaps .swap").first).to_contain_text("a start failed")
         await expect(window.page.get_by_role("alert")).to_contain_text("no such file")
         await window.button("Close this notice").click()
         await expect(window.page.get_by_role("alert")).to_have_count(0)

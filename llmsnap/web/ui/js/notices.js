@@ -1,4 +1,4 @@
-// Short news in the corner; failures stay until they are read.
+// Short news at the top; failures stay until they are read.
 
 import { el } from "./dom.js";
 

@@ -55,7 +55,7 @@ export class RequestRow {
     setText(prompt, count(row.computed));
     setText(cached, count(row.cached));
     setText(written, count(row.generated));
-    setText(speed, rate(row.generated / row.generation_s));
+    setText(speed, speedOf(row.generated, row.generation_s));
     setText(this.#why, row.why);
     this.#toggle.setAttribute("aria-label", `Details of request ${row.id} for ${row.model}`);
   }
@@ -69,6 +69,11 @@ export class RequestRow {
   }
 }
 
+/** Tokens per second; a server that doesn't say how long it took has no speed. */
+function speedOf(tokens, spent) {
+  return rate(tokens && spent ? tokens / spent : null);
+}
+
 function details(row) {
   const { phases } = row;
   const listed = Object.entries(phases).filter(([, spent]) => spent > 0).map(([name, spent]) => `${name} ${seconds(spent)}`);
@@ -77,7 +82,7 @@ function details(row) {
     ["client", row.client],
     ["model was", row.start],
     ["until the first byte", `${seconds(row.first_byte_s)}${listed.length ? `: ${listed.join(", ")}` : ""}`],
-    ["prompt read at", row.prompt_s ? `${rate(row.computed / row.prompt_s)} tokens/s` : ""],
+    ["prompt read at", row.computed && row.prompt_s ? `${speedOf(row.computed, row.prompt_s)} tokens/s` : ""],
     ["drafted", row.drafted ? `${count(row.accepted)} of ${count(row.drafted)} accepted` : ""],
     ["stood still", row.pauses ? `${row.pauses} times, ${seconds(row.paused_s)}` : ""],
     ["answer", `${row.kind || "none"}${row.is_stream ? ", streamed" : ""}`],

@@ -20,7 +20,7 @@ export class RequestsCard {
     const heads = ["Model", "State", "For", "Request", "Client", ""];
     const table = el(
       "table",
-      { aria: { label: "Requests under way" } },
+      { class: "underway", aria: { label: "Requests under way" } },
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head || el("span", { class: "unseen" }, "End it"))))),
       body,
     );

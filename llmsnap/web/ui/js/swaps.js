@@ -11,6 +11,7 @@ const FETCHED = 60;
 const LATER_MS = 900;
 const TICK_MS = 100;
 const WORDS = { start: "started", wake: "woke", sleep: "put to sleep", page_out: "paged out", stop: "stopped" };
+const NOUNS = { start: "start", wake: "wake", sleep: "sleep", page_out: "page-out", stop: "stop" };
 const GOING = { starting: "starting", waking: "waking", sleeping: "going to sleep", stopping: "stopping" };
 
 export class SwapsCard {
@@ -126,7 +127,7 @@ function row(move) {
 
 function ended(move) {
   const by = move.driver && move.kind !== "stop" ? ` by ${move.driver}` : "";
-  return move.result === "ok" ? `${WORDS[move.kind]}${by}` : `${WORDS[move.kind]}: ${move.result}`;
+  return move.result === "ok" ? `${WORDS[move.kind]}${by}` : `${NOUNS[move.kind]} ${move.result}`;
 }
 
 function told(move) {
