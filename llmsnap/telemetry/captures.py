@@ -139,7 +139,7 @@ class Captures:
         return self._kept.get(id_)
 
 
-def redacted(headers: RawHeaders) -> dict[str, str]:
+def redacted(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return `headers` without what gives access to something, one value a name."""
     return {
         name.decode("latin-1"): _BLANK if name.lower() in _CREDENTIALS else value.decode("latin-1")

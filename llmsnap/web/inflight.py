@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -18,6 +18,13 @@ from llmsnap.web.envelope import json_answer
 from llmsnap.web.headers import RawHeaders
 
 
+class Answer(Protocol):
+    """What is sent to a client."""
+
+    @property
+    def body_bytes(self) -> int: ...
+
+
 @dataclass(slots=True)
 class Running:
     """One request."""
@@ -27,6 +34,7 @@ class Running:
     headers: RawHeaders
     """The client's."""
     lease: Lease
+    answer: Answer
 
 
 class InFlight:
@@ -36,10 +44,17 @@ class InFlight:
         self.running: dict[int, Running] = {}
         self._numbers = itertools.count(1)
 
-    def add(self, record: RequestRecord, method: str, headers: RawHeaders, lease: Lease) -> int:
+    def add(
+        self,
+        record: RequestRecord,
+        method: str,
+        headers: RawHeaders,
+        lease: Lease,
+        answer: Answer,
+    ) -> int:
         """List a request; return its number, by which it is taken off again."""
         number = next(self._numbers)
-        self.running[number] = Running(record, method, headers, lease)
+        self.running[number] = Running(record, method, headers, lease, answer)
         return number
 
     def entries(self, now: float) -> list[dict[str, Any]]:
@@ -87,15 +102,17 @@ class InFlightRoutes:
 def _entry(number: int, running: Running, now: float) -> dict[str, Any]:
     record = running.record
     elapsed_s = max(0.0, now - record.arrived_at)
+    kind = record.content_type.decode("latin-1")
     return {
         "id": str(number),
         "timestamp": (datetime.now(UTC) - timedelta(seconds=elapsed_s)).isoformat(),
         "model": record.model,
         "req_path": record.path,
         "method": running.method,
-        "req_headers": redacted(running.headers),
+        "req_headers": redacted(header for header in running.headers if header[1]),
         "remote_ip": record.client,
-        "resp_headers": {},
+        "resp_headers": {"Content-Type": kind} if kind else {},
+        "resp_bytes": running.answer.body_bytes,
         "elapsed_ms": round(elapsed_s * 1000),
         "state": "answering" if running.lease.granted else "waiting",
     }

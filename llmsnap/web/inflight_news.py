@@ -23,8 +23,8 @@ class InFlightNews:
         self._inflight = inflight
         self._events = events
         self._clock = clock
-        self._told: Mapping[int, bool] = {}
-        """The requests that followers know of, and whether each is being answered."""
+        self._told: Mapping[int, tuple[bool, int]] = {}
+        """The requests that followers know of: whether each is being answered, and its bytes."""
         self._timer: asyncio.TimerHandle | None = None
 
     def snapshot(self) -> list[dict[str, Any]]:
@@ -44,11 +44,14 @@ class InFlightNews:
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _tell(self) -> None:
-        now = {number: one.lease.granted for number, one in self._inflight.running.items()}
+        now = {
+            number: (one.lease.granted, one.answer.body_bytes)
+            for number, one in self._inflight.running.items()
+        }
         for number in self._told.keys() - now.keys():
             self._publish({"operation": "remove", "id": str(number)})
-        for number, is_answered in now.items():
-            if self._told.get(number) is not is_answered:
+        for number, state in now.items():
+            if self._told.get(number) != state:
                 entry = self._inflight.entry(number, self._clock())
                 self._publish({"operation": "upsert", "request": entry})
         self._told = now

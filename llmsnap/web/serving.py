@@ -114,7 +114,9 @@ class Serving:
     async def _run(self, limited: bool) -> None:
         lease = self._lease(limited)
         request = self._order.request
-        number = self._inflight.add(self._record, request.method, request.raw_headers, lease)
+        number = self._inflight.add(
+            self._record, request.method, request.raw_headers, lease, self._delivery.outlet
+        )
         if limited and (limit := self._recorder.capture_limit):
             self._record.capture = self._captured(limit)
         try:

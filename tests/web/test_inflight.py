@@ -28,6 +28,12 @@ async def test_what_waits_and_what_is_answered_is_listed() -> None:
         (waiting,) = (await stage.site.ask("/api/inflight")).json["requests"]
         stage.put_up()
         await eventually(lambda: len(stage.server.received) == 1)
+
+        async def has_begun() -> bool:
+            (request,) = (await stage.site.ask("/api/inflight")).json["requests"]
+            return bool(request["resp_bytes"])
+
+        await eventually(has_begun)
         (answering,) = (await stage.site.ask("/api/inflight")).json["requests"]
         asking.cancel()
         await stage.nobody_is_left()
@@ -35,6 +41,9 @@ async def test_what_waits_and_what_is_answered_is_listed() -> None:
         assert (await stage.site.ask("/api/inflight")).json == {"requests": []}
     assert waiting["state"] == "waiting"
     assert answering["state"] == "answering"
+    assert answering["resp_headers"] == {"Content-Type": "text/event-stream"}
+    assert (waiting["resp_bytes"], answering["resp_bytes"]) == (0, len(b"data: {}\n\n"))
+    assert "" not in answering["req_headers"].values()
     assert (waiting["id"], waiting["model"], waiting["req_path"]) == ("1", "a", CHAT)
     assert (waiting["method"], waiting["remote_ip"]) == ("POST", "127.0.0.1")
     assert answering["elapsed_ms"] >= waiting["elapsed_ms"]

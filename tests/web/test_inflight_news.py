@@ -25,6 +25,12 @@ class FakeLease(Lease):
         self.granted = False
 
 
+class FakeAnswer:
+    """An answer that has just begun."""
+
+    body_bytes = 0
+
+
 class Scene:
     """Requests that come and go, and all who are told."""
 
@@ -45,7 +51,8 @@ class Scene:
         """Let a request come."""
         lease = FakeLease()
         record = RequestRecord(model=model, path="/v1/x", client="::1", arrived_at=0.0)
-        self.inflight.add(record, "POST", (), lease)
+        self.answer = FakeAnswer()
+        self.inflight.add(record, "POST", (), lease, self.answer)
         return lease
 
     async def heard(self, follower: Follower) -> list[tuple[str, str, str]]:
@@ -82,6 +89,15 @@ async def test_all_who_follow_are_told_the_same(scene: Scene) -> None:
     scene.inflight.running.clear()
     for follower in scene.followers:
         assert await scene.heard(follower) == [("remove", "1", "")]
+
+
+async def test_bytes_are_told_as_they_go(scene: Scene) -> None:
+    """Of an answer that goes on, as often as anybody looks."""
+    scene.follow()
+    scene.arrive()
+    for size in (0, 10, 20):
+        scene.answer.body_bytes = size
+        assert await scene.heard(scene.followers[0]) == [("upsert", "1", "waiting")]
 
 
 async def test_an_entry_is_made_once_for_all(scene: Scene) -> None:

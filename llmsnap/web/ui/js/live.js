@@ -74,8 +74,7 @@ export class Live extends EventTarget {
         this.look();
         break;
       case "inflight":
-        this.#take(data);
-        this.look();
+        if (this.#take(data)) this.look();
         break;
       case "activity":
         this.#tell("rows", data);
@@ -87,11 +86,14 @@ export class Live extends EventTarget {
     }
   }
 
+  /** Take in news of requests; returns whether one came, went or has another state. */
   #take({ operation, requests, request, id }) {
+    const isGrowth = operation === "upsert" && this.requests.get(request.id)?.state === request.state;
     if (operation === "snapshot") this.requests = new Map(requests.map((one) => [one.id, dated(one)]));
     else if (operation === "upsert") this.requests.set(request.id, dated(request));
     else this.requests.delete(id);
     this.#tell("requests");
+    return !isGrowth;
   }
 
   #linked(state) {
