@@ -15,7 +15,9 @@ from llmsnap.web.sse import Silence
 from llmsnap.web.upstream import UpstreamConnection
 
 PACE_S: Final = 0.001
-"""Pieces of a stream that follow each other faster are read that much later, together."""
+"""Short pieces of a stream that follow each other faster are read that much later, together."""
+_WORTHWHILE_BYTES: Final = 1024
+"""A read that brings as much pays for itself: to wait for more would only be to wait."""
 
 
 class Broken(Exception):
@@ -138,7 +140,7 @@ class Reply:
             self._end()
         elif self._delivery.outlet.is_blocked:
             self._hold_up()
-        elif self._is_stream:
+        elif self._is_stream and sum(map(len, pieces)) < _WORTHWHILE_BYTES:
             self._pace()
 
     def _begin(self, answer: Answer, whole: list[bytes]) -> bytes:
