@@ -96,7 +96,9 @@ class EndpointsDriver:
         if recipe.is_asleep:
             talk = self._calls.to(target, WakeFailed, "wakeRequestTimeout")
             try:
-                await _until_it_says(talk, recipe.is_asleep, True, recipe.wake_limit_s)
+                ask = _question(talk, recipe.is_asleep, recipe.wake_limit_s)
+                if not _meaning(talk, ask, await talk.ask(ask)):
+                    return Unsupported("it says that it doesn't sleep")
             except WakeFailed as failure:
                 return Unsupported(str(failure))
         return Supported(tier="ram", tier_bytes=recipe.tier_bytes)
@@ -119,20 +121,25 @@ def says_asleep(text: str) -> bool | None:
 
 async def _until_it_says(talk: Conversation, path: str, asleep: bool, limit_s: float) -> None:
     """Ask until the server agrees: some answer a step before they are done with it."""
-    ask = Ask("isAsleepEndpoint", talk.beside(path), "GET", limit_s)
+    ask = _question(talk, path, limit_s)
+    await talk.until(ask, lambda answer: _meaning(talk, ask, answer) is asleep)
 
-    def agrees(answer: Answer) -> bool:
-        if answer.status != 200:
-            raise talk.refused(ask, answer)
-        said = says_asleep(answer.text)
-        if said is None:
-            raise talk.failure(
-                f"{ask} answered {answer}, which is neither true nor false, nor has it "
-                "is_sleeping; take isAsleepEndpoint out"
-            )
-        return said is asleep
 
-    await talk.until(ask, agrees)
+def _question(talk: Conversation, path: str, limit_s: float) -> Ask:
+    return Ask("isAsleepEndpoint", talk.beside(path), "GET", limit_s)
+
+
+def _meaning(talk: Conversation, ask: Ask, answer: Answer) -> bool:
+    """Return whether the server says that it sleeps; raise when it says neither."""
+    if answer.status != 200:
+        raise talk.refused(ask, answer)
+    said = says_asleep(answer.text)
+    if said is None:
+        raise talk.failure(
+            f"{ask} answered {answer}, which is neither true nor false, nor has it "
+            "is_sleeping; take isAsleepEndpoint out"
+        )
+    return said
 
 
 async def _compute_something(talk: Conversation, recipe: Recipe) -> None:

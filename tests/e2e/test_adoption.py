@@ -14,10 +14,12 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import psutil
 import pytest
 
 from tests.e2e.conftest import Configure
+from tests.helpers.fake_models import FakeModels
 from tests.helpers.llama import server_environment
 from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
@@ -121,6 +123,59 @@ async def test_awake_and_asleep_models_outlive_a_kill_of_the_proxy(
         assert again[name]["timings"]["cache_n"] >= first[name]["timings"]["prompt_n"] - 1
         assert again[name]["timings"]["prompt_n"] <= 1
     assert not any(map(lives, before.values()))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> FakeModels:
+    """A model on a server with a sleep of its own."""
+    fake = FakeModels(tmp_path, head="runtime: {adopt: true}\nsleep: {after: 0}")
+    server = f"{sys.executable} -m tests.helpers.sleepy_server --port ${{PORT}}"
+    steps = """sleepMode: enable
+sleepEndpoints: [{endpoint: "/sleep?level=1"}]
+wakeEndpoints: [{endpoint: /wake_up}]
+isAsleepEndpoint: /is_sleeping"""
+    return fake.add_command("a", f"{server} --journal {tmp_path / 'a.journal'}", more=steps)
+
+
+async def left_asleep(fake: FakeModels, config: str, folder: Path) -> tuple[int, int]:
+    """Put that model to sleep and kill its proxy; return its process and its port."""
+    async with proxy_over(config, folder) as proxy:
+        await proxy.chat("a")
+        await put_to_sleep(proxy, "a")
+        (pid,) = (await pids_of(proxy)).values()
+        _, running = await proxy.get("/running")
+        await killed(proxy)
+    assert lives(pid)
+    return pid, int(re.findall(r"--port (\d+)", running["running"][0]["cmd"])[0])
+
+
+async def test_what_sleeps_by_its_own_endpoints_sleeps_on(
+    engine: FakeModels, tmp_path: Path
+) -> None:
+    """It is asked whether it does, and nothing else until a request wakes it."""
+    config = engine.yaml
+    pid, _ = await left_asleep(engine, config, tmp_path)
+    async with proxy_over(config, tmp_path) as proxy:
+        assert await proxy.state("a") == "asleep"
+        await proxy.chat("a")
+        assert await pids_of(proxy) == {"a": pid}
+    paths = [e["path"] for e in engine.journal("a") if e["event"] == "request"]
+    assert paths.index("/sleep") < paths.index("/wake_up")
+    assert (engine.count("a", "start"), engine.count("a", "killed")) == (1, 0)
+
+
+async def test_what_was_woken_by_somebody_else_is_ended(engine: FakeModels, tmp_path: Path) -> None:
+    """It says that it doesn't sleep: what it has done since nobody knows."""
+    config = engine.yaml
+    pid, port = await left_asleep(engine, config, tmp_path)
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"http://127.0.0.1:{port}/wake_up") as answer:
+            assert answer.status == 200
+    async with proxy_over(config, tmp_path) as proxy:
+        await proxy.chat("a")
+        assert not lives(pid)
+        assert "it can't be woken (endpoints: it says that it doesn't sleep)" in proxy.log
+        assert (await pids_of(proxy))["a"] != pid
 
 
 async def test_its_log_goes_on(configure: Configure, tmp_path: Path) -> None:
