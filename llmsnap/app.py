@@ -102,6 +102,7 @@ async def serve(
             announce(here)
             code = await until_told(site, signals)
             stop_accepting()
+            proxy.hang_up()
             await shut_down(fleet.supervisor, signals)
             journal.logs.close()
     return code

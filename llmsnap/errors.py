@@ -135,6 +135,13 @@ class ConcurrencyLimited(LlmsnapError):
     retry_after_s = 1.0
 
 
+class CodingNotImplemented(LlmsnapError):
+    """The request's body came in a transfer coding that isn't understood here."""
+
+    status = 501
+    code = "not_implemented"
+
+
 class RequestCancelled(LlmsnapError):
     """An operator ended the request; 499, which clients don't take for a reason to try again."""
 

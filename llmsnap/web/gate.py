@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from llmsnap.config.schema import Config
-from llmsnap.errors import Forbidden, LlmsnapError, Unauthorized
+from llmsnap.errors import CodingNotImplemented, Forbidden, LlmsnapError, Unauthorized
 from llmsnap.web.envelope import Handler, error_response
 from llmsnap.web.head import Head, forget_heads
 
@@ -62,6 +62,7 @@ class Gate:
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let through to `handler` what may pass; answer preflights."""
         self.check(request)
+        check_codings(request)
         if request.method == "OPTIONS":
             return preflight(request.headers.get("Access-Control-Request-Headers", ""))
         return await handler(request)
@@ -73,6 +74,7 @@ class Gate:
         """
         try:
             self.check(request)
+            check_codings(request)
         except LlmsnapError as error:
             return error_response(error, accept=request.headers.get("Accept", ""))
         if request.headers.get("Expect", "").lower() == "100-continue":
@@ -117,6 +119,16 @@ class Gate:
     def _is_allowed(self, name: str) -> bool:
         _, _, parent = name.partition(".")
         return name in self._allowed or f"*.{parent}" in self._allowed
+
+
+def check_codings(request: web.Request) -> None:
+    """Raise CodingNotImplemented unless the body comes as it is, or in chunks (RFC 9112, 6.1)."""
+    codings = ", ".join(request.headers.getall("Transfer-Encoding", ()))
+    if codings and codings.strip().lower() != "chunked":
+        raise CodingNotImplemented(
+            f"transfer coding {codings!r} isn't understood; send the body plainly or `chunked` "
+            "(Content-Encoding passes through to the model)"
+        )
 
 
 def is_strangers(request: Head) -> bool:

@@ -101,6 +101,11 @@ class Proxy:
         self._hidden = CLIENT_KEYS if config.api_keys else frozenset[bytes]()
         self._pools.adopt({id_: route.config.timeouts for id_, route in routes.items()})
 
+    def hang_up(self) -> None:
+        """Tell the clients of WebSockets that we go away: they would never leave by themselves."""
+        for tunnel in list(self._shop.tunnels):
+            tunnel.hang_up()
+
     async def aclose(self) -> None:
         """End what clients who have left still have running, and close all connections."""
         for unwatch in self._watches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
@@ -75,6 +75,8 @@ class Shop:
     recorder: Recorder
     inflight: InFlight
     conversations: Conversations | None = None
+    tunnels: set[Tunnel] = field(default_factory=set)
+    """What has switched to another protocol and isn't over."""
 
 
 class Serving:
@@ -99,6 +101,7 @@ class Serving:
         self._record = record
         self._recorder = shop.recorder
         self._inflight = shop.inflight
+        self._tunnels = shop.tunnels
         self._conversations = shop.conversations
         self._reply = Reply(record, delivery, shop.loop, reads_tokens=shop.recorder.reads_tokens)
         self._reply.may_switch = divert is not None
@@ -226,7 +229,11 @@ class Serving:
         tunnel = Tunnel(self._delivery.outlet, connection.transport, self._divert)
         if lease is not None:
             lease.on_abort = tunnel.fail
-        await tunnel.run(answer, tail, self._route.manner.model_line)
+        self._tunnels.add(tunnel)
+        try:
+            await tunnel.run(answer, tail, self._route.manner.model_line)
+        finally:
+            self._tunnels.discard(tunnel)
 
     def _set_limits(self, upstream: Upstream) -> None:
         config = self._route.config

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from llmsnap.errors import LlmsnapError
+from llmsnap.web.frames import GOING_AWAY, Frames
 from llmsnap.web.headers import Answer
 from llmsnap.web.outlet import Outlet
 
@@ -25,6 +26,9 @@ class Tunnel(asyncio.Protocol):
         self._upstream = upstream
         self._news = asyncio.Event()
         self._is_over = False
+        self._frames: Frames | None = None
+        """Those that the upstream sends, if it speaks WebSocket."""
+        self._hangs_up = False
 
     async def run(self, answer: Answer, tail: bytes, lines: bytes) -> None:
         """Pass the switch on to the client, then bytes both ways; return when either side ends.
@@ -33,6 +37,9 @@ class Tunnel(asyncio.Protocol):
         """
         switch = b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.upgrade
         self._upstream.set_protocol(self)
+        if answer.upgrade.lower() == b"websocket":
+            self._frames = Frames()
+            self._frames.take(tail)
         try:
             self._outlet.switch((answer.status, answer.reason), answer.lines + switch + lines, tail)
             self._divert(self)
@@ -49,6 +56,20 @@ class Tunnel(asyncio.Protocol):
 
     def fail(self, error: LlmsnapError) -> None:
         """End both connections; there is no form to say why."""
+        self._end()
+
+    def hang_up(self) -> None:
+        """Tell a WebSocket's client that we go away, as soon as no frame is cut by that.
+
+        Other protocols have no form for it, and end with their answers.
+        """
+        self._hangs_up = True
+        if self._frames is not None and self._frames.is_between:
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        if not self._is_over and not self._client.is_closing():
+            self._client.write(GOING_AWAY)
         self._end()
 
     # ---- the client's bytes --------------------------------------------------------------------
@@ -77,7 +98,12 @@ class Tunnel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what the upstream sent."""
-        if self._client.is_closing():
+        if self._client.is_closing() or self._is_over:
+            return
+        whole = len(data) if self._frames is None else self._frames.take(data)
+        if self._hangs_up and self._frames is not None and whole:
+            self._client.write(data[:whole])
+            self._say_goodbye()
             return
         self._client.write(data)
         if self._outlet.is_blocked:

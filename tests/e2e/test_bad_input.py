@@ -148,6 +148,19 @@ async def test_two_framings_at_once(proxy: ProxyProcess) -> None:
     assert status(answer) == 400
 
 
+@pytest.mark.parametrize("held_back", ["", "Expect: 100-continue\r\n"])
+@pytest.mark.parametrize("codings", ["gzip, chunked", "x,Chunked"])
+async def test_codings_that_arent_understood(
+    codings: str, held_back: str, proxy: ProxyProcess
+) -> None:
+    """501 that names them, instead of a body that nobody has decoded; plain chunks pass."""
+    head = f"{POST}Transfer-Encoding: {codings}\r\n{held_back}Connection: close\r\n\r\n"
+    answer = await raw(proxy, f"{head}2\r\n{{}}\r\n0\r\n\r\n".encode())
+
+    assert status(answer) == 501
+    assert b"isn't understood" in answer
+
+
 @pytest.mark.parametrize(
     "data",
     [

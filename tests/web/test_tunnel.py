@@ -10,6 +10,7 @@ import pytest
 
 from llmsnap.config.schema import Compat, ModelConfig
 from llmsnap.errors import ModelUnloaded
+from llmsnap.web.frames import GOING_AWAY
 from tests.helpers.flow import go_on, hold, stands_still
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received, whole
@@ -184,3 +185,43 @@ async def test_ignored_websockets_load_nothing() -> None:
     async with staged(echo, model=IGNORING, up=False) as stage, switched(stage) as (head, _r, _w):
         assert head.startswith(b"HTTP/1.1 409 ")
         assert stage.lender.arrived == []
+
+
+async def test_a_proxy_that_ends_says_goodbye() -> None:
+    """With 1001, and at once; nobody is left."""
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(SWITCH % b"websocket", b"\x81\x02hi")
+        await line.reader.read()
+
+    async with staged(script) as stage:
+        async with switched(stage) as (_, reader, _w):
+            assert await reader.readexactly(4) == b"\x81\x02hi"
+            stage.proxy.hang_up()
+            assert await reader.read() == GOING_AWAY
+        await stage.nobody_is_left()
+
+
+async def test_no_frame_is_cut_by_a_goodbye() -> None:
+    """What has begun is finished, and nothing follows."""
+    go_on_sending = asyncio.Event()
+
+    async def script(_: Received, line: Line) -> None:
+        await line.say(SWITCH % b"websocket", b"\x81\x05he")
+        await go_on_sending.wait()
+        await line.say(b"llo\x81\x03wor")
+
+    async with staged(script) as stage, switched(stage) as (_, reader, _w):
+        assert await reader.readexactly(4) == b"\x81\x05he"
+        stage.proxy.hang_up()
+        go_on_sending.set()
+        assert await reader.read() == b"llo" + b"\x81\x03wor" + GOING_AWAY
+
+
+async def test_other_protocols_end_in_their_own_time() -> None:
+    """Nobody knows how to tell them."""
+    async with staged(echo) as stage, switched(stage, protocol="other/1") as (_, reader, writer):
+        assert await reader.readexactly(5) == b"hello"
+        stage.proxy.hang_up()
+        writer.write(b"still there")
+        assert await reader.readexactly(11) == b"still there"
