@@ -102,8 +102,7 @@ async def serve(
             announce(here)
             code = await until_told(site, signals)
             stop_accepting()
-            proxy.hang_up()
-            await shut_down(fleet.supervisor, signals)
+            await shut_down(fleet.supervisor, proxy, signals)
             journal.logs.close()
     return code
 
@@ -271,8 +270,9 @@ async def preload(supervisor: Supervisor, models: Sequence[str]) -> None:
             logger.error("preload of model %s failed: %s", model, error)
 
 
-async def shut_down(supervisor: Supervisor, signals: Signals) -> None:
-    """Let answers end within the grace; another signal skips it."""
+async def shut_down(supervisor: Supervisor, proxy: Proxy, signals: Signals) -> None:
+    """Let answers end within the grace; another signal skips it. WebSockets are closed at once."""
+    proxy.hang_up()
     background = Background()
     ending = background.spawn(
         supervisor.shutdown(GRACE_S, hand_over=signals.hands_over), name="shutdown"
