@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import ollama
 import pytest
@@ -125,6 +127,82 @@ async def test_an_answer_keeps_to_a_schema(client: ollama.AsyncClient) -> None:
     )
 
     assert isinstance(json.loads(answer.message.content or "")["ok"], bool)
+
+
+async def test_an_answer_is_json(client: ollama.AsyncClient) -> None:
+    """As far as it goes: the small model doesn't know when to end."""
+    options = {"num_predict": 16, "temperature": 0}
+    answer = await client.chat("a", messages=HI, format="json", options=options)
+
+    assert (answer.message.content or "").startswith("{")
+
+
+def weather(days: int) -> str:
+    """Tell the weather.
+
+    Args:
+        days: How many days ahead.
+    """
+    return "sunny" if days == 3 else "unknown"
+
+
+@pytest_asyncio.fixture
+async def talker(tmp_path: Path) -> AsyncIterator[ollama.AsyncClient]:
+    """A client, and a model `t` that can what no small one can."""
+    command = f"{sys.executable} -m tests.helpers.children.talker ${{PORT}}"
+    config = {"ollamaApi": True, "startPort": free_ports(1), "sleep": {"mode": "off"}}
+    text = json.dumps({**config, "models": {"t": {"cmd": command}}})
+    async with (
+        running_proxy(text, tmp_path) as running,
+        ollama.AsyncClient(host=running.url) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_called(talker: ollama.AsyncClient, *, stream: bool) -> None:
+    """And what they say goes back, by the client's own way of naming them."""
+    messages: list[ollama.Message | dict[str, str]] = [{"role": "user", "content": "rain?"}]
+    if stream:
+        parts = [p async for p in await talker.chat("t", messages, tools=[weather], stream=True)]
+        calls = [call for part in parts for call in part.message.tool_calls or ()]
+        messages.append(ollama.Message(role="assistant", content="", tool_calls=calls))
+        assert (parts[-1].done_reason, parts[-1].eval_count) == ("stop", 5)
+    else:
+        whole = await talker.chat("t", messages, tools=[weather])
+        calls = [*(whole.message.tool_calls or ())]
+        messages.append(whole.message)
+    (call,) = calls
+    assert (call.function.name, call.function.arguments) == ("weather", {"days": 3})
+    said = weather(**call.function.arguments)
+    messages.append({"role": "tool", "tool_name": call.function.name, "content": said})
+
+    assert (await talker.chat("t", messages)).message.content == "It is sunny."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_images_are_seen_and_thoughts_told(
+    talker: ollama.AsyncClient, tmp_path: Path, *, stream: bool
+) -> None:
+    """From bytes or a file, in a chat or with a prompt."""
+    jpeg = b"\xff\xd8\xff" + bytes(100)
+    (tmp_path / "x.jpg").write_bytes(jpeg)
+    message = ollama.Message(role="user", content="what?", images=[ollama.Image(value=jpeg)])
+    chat: dict[str, Any] = {"messages": [message], "think": True}
+    prompt: dict[str, Any] = {"prompt": "what?", "images": [tmp_path / "x.jpg"], "think": False}
+    if stream:
+        told = [p async for p in await talker.chat("t", stream=True, **chat)]
+        text = "".join(p.message.content or "" for p in told).strip()
+        thoughts = "".join(p.message.thinking or "" for p in told)
+        generated = [p async for p in await talker.generate("t", stream=True, **prompt)]
+        response = "".join(p.response or "" for p in generated).strip()
+    else:
+        answer = (await talker.chat("t", **chat)).message
+        text, thoughts = answer.content or "", answer.thinking or ""
+        response = (await talker.generate("t", **prompt)).response
+
+    assert text == response == "image/jpeg of 103 bytes"
+    assert thoughts == "Well."
 
 
 async def test_errors_are_the_clients_own(client: ollama.AsyncClient) -> None:

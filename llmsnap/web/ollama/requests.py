@@ -108,8 +108,8 @@ def _common(body: Body) -> dict[str, Any]:
 def _format(wanted: object) -> dict[str, Any]:
     if not wanted:
         return {}
-    if wanted == "json":
-        return {"response_format": {"type": "json_object"}}
+    if wanted == "json":  # with a schema, because llama-server keeps to nothing else
+        return {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
     if not isinstance(wanted, Mapping):
         raise BadRequest(f'format is {wanted!r}; write "json" or a JSON schema')
     schema = {"name": "answer", "schema": wanted, "strict": True}

@@ -49,7 +49,10 @@ def test_options_go_to_the_top() -> None:
 @pytest.mark.parametrize(
     ("given", "asked"),
     [
-        ({"format": "json"}, {"response_format": {"type": "json_object"}}),
+        (
+            {"format": "json"},
+            {"response_format": {"type": "json_object", "schema": {"type": "object"}}},
+        ),
         (
             {"format": {"type": "object"}},
             {
