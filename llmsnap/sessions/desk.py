@@ -21,7 +21,7 @@ from llmsnap.sessions.choice import (
 )
 from llmsnap.sessions.identity import Identity, difference, identity_of
 from llmsnap.sessions.outcome import Outcome, Tell
-from llmsnap.sessions.pool import is_shared, slot_count, to_empty
+from llmsnap.sessions.pool import empties_idle, is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.saving import Saver, State
 from llmsnap.sessions.slots import Lost, NotSupported, Server, Slot, Slots, SlotsFailed
@@ -88,6 +88,7 @@ class Desk:
         self._subject = Subject(argv=(), env={}, min_tokens=1)
         self._identity: Identity | None = None
         self._slot_count = 1
+        self._empties_idle = False
         self._inherited: dict[int, int] | None = {}
         """The last request in each slot that was in use when it was met; None: not seen yet."""
         self._numbers = itertools.count(1)
@@ -118,6 +119,7 @@ class Desk:
         self.min_tokens = subject.min_tokens
         self._process, self._subject, self._identity = process, subject, None
         self._slot_count = slot_count(subject.argv, subject.env)
+        self._empties_idle = empties_idle(subject.argv, subject.env)
         self._turns, self._proving, self._open = [], [], {}
         self._inherited = None if subject.is_adopted else {}
 
@@ -130,13 +132,14 @@ class Desk:
         """
         if self.refusal or self._vault.fault or not self._is_of(process):
             return False
+        is_busy = self.is_serving
         self._take(turn)
         if self._is_restoring:
             return True
         seen = itertools.chain(self._ended(), reversed(self._turns))
-        latest = itertools.islice(seen, self._slot_count)
-        if any(turn.continues(earlier) for earlier in latest):
-            return False
+        for place, earlier in enumerate(itertools.islice(seen, self._slot_count)):
+            if turn.continues(earlier):
+                return place > 0 and not is_busy and self._empties_idle and self._has_unsaved()
         return self._has_unsaved() or self._vault.catalogue.has(process.model)
 
     async def make_ready(self, turn: Turn) -> int | None:
@@ -158,6 +161,9 @@ class Desk:
             try:
                 if all(slot.id_task >= 0 for slot in state.slots):
                     self.refusal = await self._saver.save_displaced(state)
+                elif self._empties_idle:
+                    least = self.min_tokens
+                    self.refusal = await self._saver.save_displaced(state, least_new=least)
                 return await self._restore(turn, wish, state) if wish is not None else None
             finally:
                 self._is_restoring = False

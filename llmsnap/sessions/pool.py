@@ -39,6 +39,17 @@ def is_shared(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     return said[0] if said else not _told_slots(argv, env)
 
 
+def empties_idle(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether such a server empties idle slots when another one is used, into RAM of its own."""
+    words = [*llama_words(argv)]
+    ram = env.get("LLAMA_ARG_CACHE_RAM", "")
+    for word, following in pairwise([*words, ""]):
+        if word in ("-cram", "--cache-ram"):
+            ram = following
+    is_off = "--no-cache-idle-slots" in words or ram == "0"
+    return is_shared(argv, env) and slot_count(argv, env) > 1 and not is_off
+
+
 def cache_count(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Return how many caches a server with this command has: one, or one a slot."""
     return 1 if is_shared(argv, env) else slot_count(argv, env)

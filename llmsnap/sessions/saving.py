@@ -78,15 +78,15 @@ class Saver:
         self._token_s = 0.0
         self._complaint = ""
 
-    async def save_displaced(self, state: State) -> str:
-        """Save what isn't before a request takes its place; return as `save` does.
+    async def save_displaced(self, state: State, *, least_new: int = 1) -> str:
+        """Save what isn't before a request takes its place; returns as `save` does.
 
         Nothing is done where that takes too long.
         """
         longest = max((turn.held for turn in state.turns if not turn.is_saved), default=0)
         if not longest or longest * self._token_s > _PATIENCE_S:
             return ""
-        return await self.save(state, least_new=1)
+        return await self.save(state, least_new=least_new)
 
     async def save(self, state: State, *, least_new: int) -> str:
         """Save all slots whose conversations have grown by so many tokens since they were saved.

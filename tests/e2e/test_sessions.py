@@ -259,3 +259,28 @@ async def test_running_shows_the_command_with_the_option(
         await proxy.chat("a")
         _, running = await proxy.get("/running")
         assert f"--slot-save-path {proxy.state_dir}/sessions/" in running["running"][0]["cmd"]
+
+
+async def test_e06_what_is_cleared_for_another_conversation_is_saved_first(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Without `-np` idle slots are emptied when another one is used, into RAM that ends with it.
+
+    The two take turns without a pause, in which a snapshot might be made. What is less than
+    `minTokens` isn't saved again.
+    """
+    argv = server_argv(models["a"])
+    del argv[(place := argv.index("-np")) : place + 2]
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{' '.join(argv)}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        talks: list[Talk] = [[], []]
+        held = [0, 0]
+        for text in ("", "go on"):
+            for which, start in enumerate(("abc def ", "uvw xyz ")):
+                found = await say(proxy, talks[which], text or start * 90)
+                held[which] = held[which] or found["prompt_n"] + found["predicted_n"] - 1
+        await proxy.post("/api/models/unload")
+        await proxy.becomes("a", "stopped")
+        for which in (0, 1):
+            found = await say(proxy, talks[which], "and on")
+            assert found["cache_n"] >= 0.95 * held[which]

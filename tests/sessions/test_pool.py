@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.sessions.pool import cache_count, to_empty
+from llmsnap.sessions.pool import cache_count, empties_idle, to_empty
 from llmsnap.sessions.slots import Slot
 
 
@@ -27,6 +27,23 @@ from llmsnap.sessions.slots import Slot
 def test_slots_have_one_cache_or_one_each(options: str, env: dict[str, str], count: int) -> None:
     """Where the number of slots isn't said, they share one."""
     assert cache_count(["llama-server", *options.split()], env) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "does"),
+    [
+        ("", True),
+        ("-np 3 -kvu", True),
+        ("-np 3", False),
+        ("-np 1", False),
+        ("--no-cache-idle-slots", False),
+        ("--cache-ram 0", False),
+        ("-cram 512", True),
+    ],
+)
+def test_e06_idle_slots_are_emptied_where_they_share_a_cache(options: str, does: bool) -> None:
+    """Into a cache in RAM, if the server has one."""
+    assert empties_idle(["llama-server", *options.split()], {}) is does
 
 
 def slot(number: int, held: int | None, task: int, *, busy: bool = False) -> Slot:
