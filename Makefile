@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo check test schema benchmarks bench-docs clean
@@ -15,7 +16,7 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 schema: $(VENV)/.test
 	$(BIN)/llmsnap check --schema > configs/schema.json

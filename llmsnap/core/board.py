@@ -192,7 +192,7 @@ class Board:
 
     def load(self, slot: Slot, share: Share, cause: Cause) -> None:
         """Bring `slot` up: wake it if it sleeps, else start its next generation."""
-        slot.share, slot.booked = share, share.bytes
+        slot.share, slot.booked, slot.let_be = share, share.bytes, frozenset()
         slot.need_is_news = slot.dismissed = False
         slot.pace.begin(self.now)
         if slot.state in SLUMBER:

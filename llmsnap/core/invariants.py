@@ -57,9 +57,11 @@ def _check_devices(board: Board) -> None:
 
 
 def _check_alone(board: Board, slot: Slot, device: str) -> None:
-    """A model whose size isn't known has nobody beside it but pinned models."""
+    """A model whose size isn't known has nobody beside it but pinned models, and who is let be."""
     for other in board.slots.values():
-        if other is not slot and other.is_on_devices and not other.spec.pinned:
+        if other is slot or other.name in slot.let_be:
+            continue
+        if other.is_on_devices and not other.spec.pinned:
             assert other.share is not None
             assert device not in other.share.bytes, f"{other.name} is beside {slot.name}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from math import inf
 
 from llmsnap.core.lifecycle import State
@@ -56,16 +55,19 @@ class Ledger:
             slot.servable = not self.overdrawn(slot)
 
     def tolerate(self) -> None:
-        """Let those be that are up together, though by the books they couldn't have come so."""
+        """Let those be that are up together, though by the books they couldn't have come so.
+
+        Who comes later isn't let in beside one whose size isn't known.
+        """
         up = [slot for slot in self._slots if slot.is_on_devices and slot.share is not None]
         for device, left in self.capacity.items():
             beside = [slot for slot in up if slot.share is not None and device in slot.share.bytes]
             crowd = [slot for slot in beside if not slot.spec.pinned]
             for slot in beside:
                 assert slot.share is not None
-                if slot.share.alone and len(crowd) > (slot in crowd):
-                    slot.share = replace(slot.share, alone=False)
-                if not slot.share.alone:
+                if slot.share.alone:
+                    slot.let_be |= {other.name for other in crowd if other is not slot}
+                else:
                     amount = min(slot.booked.get(device, 0), left)
                     slot.booked = {**slot.booked, device: amount}
                     left -= amount

@@ -45,6 +45,8 @@ class Slot:
     """What it holds on its devices; settled when it is loaded."""
     booked: Mapping[str, int] = field(default_factory=dict)
     """The least a device that it held since it was loaded; others may have relied on it."""
+    let_be: frozenset[str] = frozenset()
+    """Who may stay beside it although its size isn't known: they were there before that counted."""
     tier_held: tuple[str, int] = NOWHERE
     """The tier and the bytes it holds there; settled when it is put to sleep."""
     bound_for: tuple[str, int] = NOWHERE

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 from tests.e2e.conftest import configure, models
@@ -57,9 +58,20 @@ def script(name: str) -> str:
 Open = Callable[..., AbstractAsyncContextManager[Window]]
 
 
-@pytest.fixture
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All tests here must share the loop of their browser, and say so."""
+    mark = item.get_closest_marker("asyncio")
+    if "browser" in item.fixturenames and (
+        mark is None or mark.kwargs.get("loop_scope") != "session"
+    ):
+        raise pytest.UsageError(
+            f'{item.path}: pytest.mark.asyncio(loop_scope="session") is missing'
+        )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """Debian's Chromium."""
+    """Debian's Chromium, started once: each window is a context of its own, which knows nothing."""
     if CHROMIUM is None:
         pytest.skip("Chromium isn't there (apt-get install chromium)")
     expect.set_options(timeout=PATIENCE_MS)

@@ -14,7 +14,7 @@ from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def row_of(proxy: ProxyProcess, id_: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ from tests.browser.conftest import Open
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_mistake_in_the_configuration_is_on_the_page(opened: Open, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.browser.conftest import Open, script
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 PLACES = ("models", "activity", "logs", "playground")
 MARKUP = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>"

@@ -14,7 +14,7 @@ from tests.browser.conftest import Open
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 LINES = 10_000
 TALK = f"""

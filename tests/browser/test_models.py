@@ -16,7 +16,7 @@ from tests.helpers.llama import server_environment
 from tests.helpers.proxy_process import running_proxy
 from tests.helpers.waiting import eventually
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 TO_MAKE_ROOM = "{after: 0}"
 

@@ -13,7 +13,7 @@ from tests.e2e.conftest import Configure
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_a_chat_is_streamed_and_measured(

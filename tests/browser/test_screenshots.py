@@ -1,4 +1,7 @@
-"""Pictures of the page for the docs, of real models: `LLMSNAP_SCREENSHOTS=1` puts them there."""
+"""Pictures of the page for the docs; `LLMSNAP_SCREENSHOTS=1` puts them there, of the demo's models.
+
+Otherwise they are of tiny ones, and thrown away: then only the way to them is under test.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
     pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -29,10 +33,8 @@ STORY = "The harbour lies still, and the boats are coming home one after the oth
 
 def configuration(folder: Path) -> str:
     """Two of four models fit; who makes room sleeps."""
-    server = f"{shlex.join(find_server())} --port ${{PORT}} -np 1 -c 4096 --model "
     models = {
-        "smollm2": (f"{server} {find_smollm2()}", "small talk"),
-        "gemma3": (f"{server} {find_gemma3(folder)}", "a base model"),
+        **(talkers(folder) if WANTED else tiny_talkers()),
         "coder": (" ".join(server_argv(tiny_gguf(1))), "completes code"),
         "embed": (" ".join(server_argv(tiny_gguf(2))), "vectors for search"),
     }
@@ -42,6 +44,23 @@ def configuration(folder: Path) -> str:
         lines += [f"  {name}:", f"    cmd: {command}", "    ram: 500MiB"]
         lines += [f"    description: {description}"]
     return "\n".join(lines)
+
+
+def talkers(folder: Path) -> dict[str, tuple[str, str]]:
+    """Two models that say something, as commands and descriptions."""
+    server = f"{shlex.join(find_server())} --port ${{PORT}} -np 1 -c 4096 --model "
+    return {
+        "smollm2": (f"{server} {find_smollm2()}", "small talk"),
+        "gemma3": (f"{server} {find_gemma3(folder)}", "a base model"),
+    }
+
+
+def tiny_talkers() -> dict[str, tuple[str, str]]:
+    """Two others by their names."""
+    return {
+        "smollm2": (" ".join(server_argv(tiny_gguf(3))), "small talk"),
+        "gemma3": (" ".join(server_argv(tiny_gguf(4))), "a base model"),
+    }
 
 
 async def work(proxy: ProxyProcess) -> None:

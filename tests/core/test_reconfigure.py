@@ -231,6 +231,18 @@ def test_r16_one_that_was_alone_may_have_an_unpinned_one_beside_it() -> None:
     assert {play.state("a"), play.state("p")} == {State.READY}
 
 
+def test_r16_nobody_else_comes_beside_one_whose_size_isnt_known() -> None:
+    """Not even where the one that may stay beside it has left its place."""
+    play = Play(model("a", None), model("b", 4), model("p", 4, pinned=True))
+    play.until(0)
+    play.at(0, ready("p"))
+    play.up("a", at=0)
+    play.at(20, new(model("a", None), model("b", 4), model("p", 4)))
+    play.at(21, unload("p"))
+    play.at(22, exited("p"))
+    assert play.at(40, arrive(1, "b")) == ["sleep a"]
+
+
 def test_r16_a_smaller_tier_keeps_who_sleeps_there() -> None:
     """The next one to sleep has the coldest leave it."""
     play = Play(model("a", 10, sleep_after_s=5.0), model("b", 10))

@@ -10,7 +10,7 @@ import pytest
 from llmsnap.core.messages import Event
 from tests.core.world import World, build, script
 
-SEEDS = 220
+SEEDS = 130
 ACCIDENTS = (
     "served",
     "left",

@@ -139,6 +139,11 @@ class World:
         """Let something happen in `seconds`."""
         heapq.heappush(self.heap, (self.now + seconds, next(self.order), act, args))
 
+    def perhaps(self, chance: float, within_s: float, act: Callable[..., None], *args: Any) -> None:
+        """Let something happen soon, or not at all."""
+        if self.rng.random() < chance:
+            self.after(self.rng.uniform(0.0, within_s), act, *args)
+
     def run(self) -> None:
         """Let everything happen, with the scheduler's alarms in between."""
         while self.heap or self.alarm < inf:
@@ -296,6 +301,8 @@ class World:
         late_s = self.rng.random() * self.odds.late_s
         fate = self.fate(model)
         self.after(self.rng.uniform(0.2, 3) + late_s, self.asleep, model, generation, fate)
+        if self.odds.edit:
+            self.perhaps(0.05, 1.0, self.reconfigure, self.rng.randrange(2**32))
 
     def page_out(self, model: str, generation: int) -> None:
         """Begin to page a process out, which must be asleep, with nobody who wants it."""
@@ -307,6 +314,7 @@ class World:
         self.check_tier(spec.lower_tier)
         fate = self.rng.choices(["well", "refused", "fails"], [6, 3, 1])[0]
         self.after(self.rng.expovariate(1 / 20), self.paged, model, generation, fate)
+        self.perhaps(0.7, 10.0, self.arrive, model, 1.0)
 
     def check_tier(self, tier: str) -> None:
         """What sleeps there fits."""
@@ -385,7 +393,9 @@ class World:
         """A process is up, or asleep: how it can sleep may be found out, and it may crash."""
         if is_new and self.specs[model].ability_follows:
             self.after(self.rng.uniform(0.1, 3), self.change_ability, model)
-        if self.rng.random() < self.odds.fail / 4:
+        if self.specs[model].pinned and self.specs[model].need is None:
+            self.after(self.rng.uniform(0.1, 30), self.learn, model)
+        if self.rng.random() < self.odds.fail / 2:
             self.after(self.rng.expovariate(1 / 20), self.crash, model, generation)
 
     def asleep(self, model: str, generation: int, fate: str) -> None:
@@ -455,6 +465,7 @@ class World:
         self.unloading.discard(model)
         error = StartFailed(f"{model} died")
         self.feed(ModelChanged(model, generation, Trigger.EXITED, error, oom))
+        self.perhaps(0.5, 3.0, self.arrive, model, 1.0)  # somebody tries again at once
 
     def gone(self, model: str, generation: int) -> None:
         """A process is gone that was ordered to stop."""
@@ -507,7 +518,7 @@ class World:
     def learn(self, model: str) -> None:
         """A probe measures what a model takes while it is ready."""
         process, spec = self.processes.get(model), self.specs[model]
-        if process is None or process.state != "ready" or spec.pinned:
+        if process is None or process.state != "ready" or (spec.pinned and spec.need is not None):
             return
         pins = [s.need for s in self.specs.values() if s.pinned and s.need]
         need = {
@@ -573,6 +584,8 @@ class World:
         outdated = frozenset(name for name in present if rng.random() < 0.2)
         for name in present:
             self.specs[name] = self.edited(rng, name)
+        for name in self.removed:
+            self.specs[name] = replace(self.specs[name], pinned=False)
         self.constraints = random_constraints(rng, self.specs["pin"])
         for name, process in self.processes.items():
             if name in outdated | self.removed | back:
@@ -591,6 +604,8 @@ class World:
                 constraints=self.constraints,
             )
         )
+        for name in self.processes:
+            self.live_on(name, self.processes[name].generation, is_new=False)
 
     def tolerate(self) -> None:
         """Who is beside one that isn't pinned any more is counted as not alone from then on."""
@@ -686,11 +701,14 @@ def build(seed: int) -> World:
         rng=rng,
         specs={spec.name: with_class(spec, seed) for spec in [*specs, pin]},
         capacity=capacity,
-        tiers={"ram": rng.choice([4, 20, 40, 200]) * GIB, "swap": rng.choice([20, 60, 200]) * GIB},
+        tiers={
+            "ram": rng.choice([4, 20, 20, 30, 40, 200]) * GIB,
+            "swap": rng.choice([20, 60, 200]) * GIB,
+        },
         constraints=random_constraints(rng, pin),
         odds=odds,
     )
-    if random.Random(f"left {seed}").random() < 0.3:
+    if random.Random(f"left {seed}").random() < 0.5:
         world.after(0.0, world.adopt, seed)
     return world
 
@@ -721,7 +739,7 @@ def random_spec(rng: random.Random, name: str, capacity: dict[str, int]) -> Mode
         can_pause=sleeps and rng.random() < 0.5,
         ability_follows=rng.random() < 0.3,
         tier_bytes=sum(size.values()),
-        lower_tier=rng.choice(["", "swap"]),
+        lower_tier=rng.choice(["", "swap", "swap"]),
         lower_bytes=round(1.1 * sum(size.values())),
         concurrency_limit=rng.choice([0, 0, 3]),
         min_awake_s=rng.choice([None, None, 0.0, 30.0]),

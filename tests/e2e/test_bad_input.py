@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,18 +15,25 @@ import pytest_asyncio
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 POST = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
-@pytest_asyncio.fixture
-async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
-    """A proxy over one fake model; at the end it still serves, and logged no traceback."""
-    async with running_proxy(FakeModels(tmp_path).add("a").yaml, tmp_path) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def victim(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProxyProcess]:
+    """A proxy over one fake model, which has to take it all, one after the other."""
+    folder = tmp_path_factory.mktemp("bad-input")
+    async with running_proxy(FakeModels(folder).add("a").yaml, folder) as running:
         yield running
-        assert (await running.chat("a"))["model"] == "a"
-        assert "Traceback" not in running.log
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def proxy(victim: ProxyProcess) -> AsyncIterator[ProxyProcess]:
+    """The same after each test: it still serves, and logged no traceback."""
+    yield victim
+    assert (await victim.chat("a"))["model"] == "a"
+    assert "Traceback" not in victim.log
 
 
 async def raw(proxy: ProxyProcess, data: bytes, *, half_close: bool = False) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -53,6 +54,15 @@ def _run(*argv: str) -> None:
         raise NoSwap(done.stderr.strip())
 
 
+@contextmanager
+def _turn(mode: int) -> Iterator[None]:
+    """Wait for tests of other processes: who needs a full swap can't have another one beside it."""
+    path = Path(tempfile.gettempdir()) / f"llmsnap-tests-swap-{os.getuid()}.lock"
+    with path.open("a") as lock:
+        fcntl.flock(lock, mode)
+        yield
+
+
 def _for_a_test(size: int) -> Iterator[None]:
     with ExitStack() as stack:
         try:
@@ -65,12 +75,14 @@ def _for_a_test(size: int) -> Iterator[None]:
 @pytest.fixture
 def swap() -> Iterator[None]:
     """Enough swap for a few small models."""
-    yield from _for_a_test(1024 * MIB)
+    with _turn(fcntl.LOCK_SH):
+        yield from _for_a_test(1024 * MIB)
 
 
 @pytest.fixture
 def little_swap() -> Iterator[None]:
     """Too little swap for any model, and no other."""
-    if other_swap():
-        pytest.skip("there is other swap, which can't be filled up for a test")
-    yield from _for_a_test(4 * MIB)
+    with _turn(fcntl.LOCK_EX):
+        if other_swap():
+            pytest.skip("there is other swap, which can't be filled up for a test")
+        yield from _for_a_test(4 * MIB)
