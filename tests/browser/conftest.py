@@ -58,17 +58,6 @@ def script(name: str) -> str:
 Open = Callable[..., AbstractAsyncContextManager[Window]]
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """All tests here must share the loop of their browser, and say so."""
-    mark = item.get_closest_marker("asyncio")
-    if "browser" in item.fixturenames and (
-        mark is None or mark.kwargs.get("loop_scope") != "session"
-    ):
-        raise pytest.UsageError(
-            f'{item.path}: pytest.mark.asyncio(loop_scope="session") is missing'
-        )
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Debian's Chromium, started once: each window is a context of its own, which knows nothing."""
@@ -87,8 +76,10 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-def opened(browser: Browser) -> Open:
+def opened(browser: Browser, request: pytest.FixtureRequest) -> Open:
     """Opens the page of a proxy; at the end, nothing must have gone wrong in it."""
+    mark = request.node.get_closest_marker("asyncio")
+    assert mark.kwargs == {"loop_scope": "session"}, "a test must share the loop of its browser"
 
     @asynccontextmanager
     async def window(

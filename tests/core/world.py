@@ -59,6 +59,8 @@ from llmsnap.core.scheduler import Scheduler
 from llmsnap.errors import LlmsnapError, ModelIncomplete, StartFailed, UpstreamLost
 
 GIB = 1024**3
+MOST_REFUSED_WAKES = 4
+"""So many in a row, and a model is started cold (R4)."""
 
 
 @dataclass
@@ -72,6 +74,8 @@ class Process:
     state: str = "starting"
     on_devices: bool = True
     in_tiers: dict[str, int] = field(default_factory=dict)
+    refused_wakes: int = 0
+    """In a row."""
 
 
 @dataclass
@@ -331,7 +335,8 @@ class World:
         if self.adopting:  # its memory is as it was; nobody else could have it
             self.tally["crowded"] += 1
             ordered, process.in_tiers = True, {}
-        assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
+        if process.refused_wakes < MOST_REFUSED_WAKES:
+            assert ordered or not self.specs[model].pinned, f"pinned {model} is stopped"
         assert ordered or process.state in ("ready", "asleep", "paging")
         process.state = "stopping"
         late_s = self.rng.random() * self.odds.late_s
@@ -378,13 +383,14 @@ class World:
             # It became ready in the moment in which it was ordered to stop.
             self.feed(ModelChanged(model, generation, Trigger(news)))
         elif fate == "well":
-            process.state, process.in_tiers = "ready", {}
+            process.state, process.in_tiers, process.refused_wakes = "ready", {}, 0
             self.feed(ModelChanged(model, generation, Trigger(news)))
             self.live_on(model, generation, is_new=news == "ready")
         elif fate == "refused":
             self.tally["refused to wake"] += 1
             self.tally["failures"] += 1
             process.state, process.on_devices = "asleep", False
+            process.refused_wakes += 1
             self.feed(ModelChanged(model, generation, Trigger.SLEPT))
         else:
             self.died(model, generation, oom=fate == "oom")

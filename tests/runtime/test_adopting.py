@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from llmsnap.core.constraints import Free
 from llmsnap.core.lifecycle import State, Trigger
-from llmsnap.core.messages import ModelSpec, Reconfigured
+from llmsnap.core.messages import ModelSpec, ModelView, Reconfigured
 from llmsnap.core.schedule import Schedule
 from llmsnap.errors import ModelNotFound
 from llmsnap.runtime.plan import Plan
@@ -51,6 +52,12 @@ async def served_at(supervisor: Supervisor, model: str) -> tuple[int, int]:
     """Use `model` once; return its generation and its port."""
     async with supervisor.lease(model) as lease:
         return lease.upstream.generation, lease.upstream.port
+
+
+def moved_on(supervisor: Supervisor, before: ModelView) -> bool:
+    """Whether the model isn't any more what it was."""
+    now = supervisor.view(before.model)
+    return (now.state, now.generation) != (before.state, before.generation)
 
 
 # ---- one runner ----------------------------------------------------------------------------------
@@ -187,9 +194,12 @@ async def test_a_reload_may_come_at_any_moment(rig: Rig, state: State) -> None:
 async def test_reloads_that_follow_each_other_closely_lose_nobody(rig: Rig) -> None:
     """Each of them replaces the process, in whatever state the one before has left it."""
     supervisor = rig.supervise(plan(options=SLOW), plan("b"))
-    for _ in range(8):
+    for _ in range(4):
         asked = [asyncio.ensure_future(served_at(supervisor, name)) for name in "ab"]
-        await asyncio.sleep(0.1)
+        await eventually(lambda: supervisor.view("a").state is not State.STOPPED)
+        before = supervisor.view("a")
+        adopt(rig, plan(), plan("b"), outdated="ab")
+        await eventually(partial(moved_on, supervisor, before))
         latest = plan(options="--ready 0.05")
         adopt(rig, latest, plan("b"), outdated="ab")
         asked.append(asyncio.ensure_future(served_at(supervisor, "a")))

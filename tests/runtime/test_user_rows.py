@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from llmsnap.core.lifecycle import State
-from llmsnap.errors import LlmsnapError, ModelUnloaded, StartFailed, UpstreamLost
+from llmsnap.errors import LlmsnapError, ModelUnloaded, ShuttingDown, StartFailed, UpstreamLost
 from llmsnap.runtime.supervisor import Supervisor
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import OneAtATime, Rig, plan, serve_argv
@@ -64,7 +64,7 @@ async def test_u05_a_new_request_after_a_cancelled_load_is_served(rig: Rig) -> N
     await rig.becomes("a", State.STARTING)
     leaving.cancel()
     other = asyncio.ensure_future(ask(supervisor, "b"))
-    await asyncio.sleep(0.03)
+    await eventually(lambda: starts(rig, "b") == 1)
     async with asyncio.timeout(10):
         assert await ask(supervisor, "a") != await other
 
@@ -193,7 +193,9 @@ async def test_a_shutdown_lets_answers_end(rig: Rig) -> None:
     supervisor = rig.supervise(plan())
     async with supervisor.lease("a") as lease:
         closing = asyncio.ensure_future(supervisor.shutdown(60))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # the order is given
+        with pytest.raises(ShuttingDown):
+            await ask(supervisor, "a")
         assert lease.upstream.pid is not None
         assert psutil.pid_exists(lease.upstream.pid)
     async with asyncio.timeout(30):

@@ -73,7 +73,8 @@ def test_what_is_too_large_is_let_go(limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body"), [("gzip", gzip.compress(b"plain", mtime=0)), ("deflate", zlib.compress(b"plain"))]
+    ("encoding", "body"),
+    [("gzip", gzip.compress(b"plain", mtime=0)), ("deflate", zlib.compress(b"plain"))],
 )
 def test_a_compressed_answer_is_shown_plain(encoding: str, body: bytes) -> None:
     """Without the header that says how it was compressed."""

@@ -15,6 +15,8 @@ from llmsnap.config.schema import Config, ModelConfig
 from llmsnap.config.sections import Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
+from llmsnap.runtime.tasks import Background
+from llmsnap.web.body import HeldBody
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
@@ -96,21 +98,38 @@ async def test_u53_a_client_who_leaves_within_its_upload_is_noticed(size: int) -
         assert stage.server.lines == []
 
 
-async def test_what_was_taken_of_a_waiting_upload_arrives_with_the_rest() -> None:
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[HeldBody]:
+    """The bodies of waiting clients: some is taken of them at once, and soon goes to a file."""
+    bodies: list[HeldBody] = []
+    listen = HeldBody.listen
+
+    def noted(body: HeldBody, background: Background) -> None:
+        bodies.append(body)
+        listen(body, background)
+
+    monkeypatch.setattr(HeldBody, "listen", noted)
+    monkeypatch.setattr("llmsnap.web.body._LISTEN_S", 0.001)
+    monkeypatch.setattr("llmsnap.web.body.MEMORY_BYTES", 1_000_000)
+    return bodies
+
+
+async def test_what_was_taken_of_a_waiting_upload_arrives_with_the_rest(
+    heard: list[HeldBody],
+) -> None:
     """In order and once, also what went to a file meanwhile."""
     body = bytes(n % 251 for n in range(9_000_000))
     async with staged(up=False) as stage:
         asked = asyncio.ensure_future(
             stage.ask(io.BytesIO(body), "/upstream/a/upload").__aenter__()
         )
-        await eventually(lambda: bool(stage.lender.waiting))
-        await asyncio.sleep(0.8)
+        await eventually(lambda: bool(heard) and heard[0].size > 3_000_000)
         stage.put_up()
         assert (await asked).status == 200
         assert stage.received.body == body
 
 
-async def test_an_upload_that_is_too_large_is_told_though_it_waited() -> None:
+async def test_an_upload_that_is_too_large_is_told_though_it_waited(heard: list[HeldBody]) -> None:
     """What was found while it waited isn't forgotten."""
     config = Config(models={"a": ModelConfig(cmd="serve a")}, max_body_bytes=1_000_000)
 
@@ -122,8 +141,7 @@ async def test_an_upload_that_is_too_large_is_told_though_it_waited() -> None:
         asked = asyncio.ensure_future(
             stage.site.session.post("/upstream/a/upload", data=pieces()).__aenter__()
         )
-        await eventually(lambda: bool(stage.lender.waiting))
-        await asyncio.sleep(1.0)
+        await eventually(lambda: bool(heard) and heard[0]._trouble is not None)
         stage.put_up()
         assert (await asked).status == 413
 
