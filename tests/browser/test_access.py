@@ -13,7 +13,7 @@ from tests.browser.conftest import Open, Window, script
 from tests.browser.scene import PLACES, full, unfold
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 PILLS = """() => {
     for (const tone of ["ready", "moving", "asleep", "failed", "stopped"]) {

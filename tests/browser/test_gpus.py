@@ -20,7 +20,7 @@ from tests.sim.world import World, card
 
 __all__ = ["libraries", "make_world", "world"]
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
 WIDTH = """bar => {

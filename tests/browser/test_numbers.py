@@ -13,7 +13,7 @@ from tests.browser.conftest import Open
 from tests.helpers.crowd import Heard, ask_at_random, configuration
 from tests.helpers.proxy_process import running_proxy
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 REQUESTS = 80
 UNFOLDED = 20
