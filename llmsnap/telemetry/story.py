@@ -82,7 +82,10 @@ def _cache(record: RequestRecord) -> str:
     if tokens is None or tokens.prompt is None or tokens.cached is None:
         return ""
     share = f"{tokens.cached:,}" if tokens.cached else "none"
-    return f"{share} of {counted(tokens.prompt, 'prompt token')} came from cache"
+    worth = (
+        ", so the restore was of no use" if record.phases.restore_s and not tokens.cached else ""
+    )
+    return f"{share} of {counted(tokens.prompt, 'prompt token')} came from cache{worth}"
 
 
 def _failure(record: RequestRecord) -> str:

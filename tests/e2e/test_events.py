@@ -125,6 +125,51 @@ async def test_listeners_dont_hold_up_the_end(tmp_path: Path) -> None:
     assert "shutting down" in "".join(data["data"] for data in listener.of("logData"))
 
 
+PROBES = (
+    *(
+        "/health",
+        "/v1/models",
+        "/models",
+        "/running",
+        "/props",
+        "/api/tags",
+        "/favicon.ico",
+        "/ui/",
+    ),
+    *("/metrics", "/api/models", "/api/devices", "/api/status", "/api/performance", "/logs"),
+    *(
+        "/api/swaps",
+        "/api/activity",
+        "/api/metrics/activity",
+        "/api/metrics/stats",
+        "/api/inflight",
+    ),
+)
+OF_MODELS = ("health", "props", "slots", "metrics", "v1/models", "models")
+OF_PAGES = ("favicon.ico", "app.js", "x/style.css")
+"""What a browser goes on asking for; an answer of the model's own counts as a use of it."""
+
+
+async def test_a11_a12_probes_of_all_kinds_swap_and_hold_nothing(tmp_path: Path) -> None:
+    """One model is up and one isn't: that stays so, until the first has been idle for its time."""
+    fake = FakeModels(tmp_path).add("a", more="ttl: 2").add("b")
+    async with running_proxy(fake.yaml, tmp_path) as proxy:
+        await proxy.post("/v1/completions", {"model": "a", "prompt": "x"})
+
+        async def probed() -> bool:
+            for path in (*PROBES, *(f"/props?model={name}" for name in "ab")):
+                await proxy.get(path)
+            for path in OF_MODELS:
+                await proxy.get(f"/upstream/a/{path}")
+            for path in (*OF_MODELS, *OF_PAGES):
+                assert (await proxy.get(f"/upstream/b/{path}"))[0] == 409
+            return await proxy.state("a") == "stopped"
+
+        await eventually(probed)
+        assert await proxy.state("b") == "stopped"
+    assert (fake.count("a", "start"), fake.count("b", "start")) == (1, 0)
+
+
 async def test_a12_listening_and_looking_wake_no_model(tmp_path: Path) -> None:
     """Nor do they count as use: the model is stopped when its time has come."""
     fake = FakeModels(tmp_path).add("a", more="ttl: 1")

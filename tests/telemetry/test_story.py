@@ -76,6 +76,22 @@ def test_a_model_that_was_awake(more: dict[str, Any], said: str) -> None:
     assert why(request(Phases(), swap=None, **more)) == said
 
 
+@pytest.mark.parametrize(
+    ("cached", "said"),
+    [
+        (0, "none of 900 prompt tokens came from cache, so the restore was of no use"),
+        (896, "896 of 900 prompt tokens came from cache"),
+    ],
+)
+def test_a23_what_a_restore_was_worth(cached: int, said: str) -> None:
+    """The answer shows it: what came back is what its server didn't read again."""
+    tokens = Tokens(computed=900 - cached, cached=cached)
+    restored = request(Phases(start_s=2, restore_s=0.3), swap=None, tokens=tokens)
+    assert why(restored) == (
+        f"waited 2.3 s: 2.0 s to start a, 0.3 s to restore its conversation; {said}"
+    )
+
+
 def test_pauses() -> None:
     """Before the first byte and behind it are different things for who waits."""
     paused = request(
