@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
+import json
 import os
 import re
 import shutil
@@ -14,12 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
+from llmsnap import __version__
 from llmsnap.app import GRACE_S
 from llmsnap.cli import EX_CONFIG
 from llmsnap.cli.release import release
 from llmsnap.cli.serve import serve
 from llmsnap.config.schema import ModelConfig
 from llmsnap.sessions.keeper import BEFORE_STOP_S
+from tests.helpers.proxy_process import running_proxy
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -77,7 +81,7 @@ def test_options_exist(service: configparser.SectionProxy) -> None:
     """Those that the units and the image begin llmsnap with."""
     known = {option for parameter in serve.params for option in parameter.opts}
     given = re.findall(r"--[\w-]+", service["ExecStart"])
-    command = (DEPLOY / "Dockerfile").read_text().partition("\nCMD ")[2]
+    command = dockerfile().partition("\nCMD ")[2]
     assert {*given, *re.findall(r"--[\w-]+", command)} <= known
 
 
@@ -201,9 +205,75 @@ def test_who_asks_whom() -> None:
     assert f"./grafana/dashboards:{folder}:ro" in services["grafana"]["volumes"]
 
 
-def test_the_image_is_made_of_files_that_exist() -> None:
-    """What is copied into it."""
-    for line in re.findall(r"^COPY (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE):
-        *sources, _ = line.split()
-        for source in sources:
-            assert (ROOT / source).exists(), source
+def dockerfile() -> str:
+    """The file that the image is made by."""
+    return (DEPLOY / "Dockerfile").read_text()
+
+
+def copied(folder: Path) -> None:
+    """Put what the image is made of into `folder`, as the file says."""
+    for line in re.findall(r"^COPY (.*)$", dockerfile(), re.MULTILINE):
+        *sources, target = line.split()
+        place = folder / target.lstrip("/")
+        for source in map(ROOT.joinpath, sources):
+            if source.is_dir():
+                shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, place)
+
+
+def test_the_image_has_a_package_that_works(tmp_path: Path) -> None:
+    """It is built of what is copied and of nothing else; the command and the page are in it."""
+    copied(tmp_path)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    argv = [*pip, "--target", str(tmp_path / "opt"), str(tmp_path / "src")]
+    subprocess.run(argv, check=True, timeout=120)
+    shutil.rmtree(tmp_path / "src")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "opt")}
+    command = str(tmp_path / "opt" / "bin" / "llmsnap")
+    said = subprocess.run(
+        [command, "--version"], env=environ, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert said.stdout.split() == ["llmsnap", __version__]
+    assert (tmp_path / "opt" / "llmsnap" / "web" / "ui" / "index.html").exists()
+
+
+def test_debian_has_what_the_image_installs() -> None:
+    """By the names that the file uses."""
+    if shutil.which("apt-cache") is None or not is_known_to_apt("apt"):
+        pytest.skip("apt isn't there, or has no lists of packages")
+    (python,) = re.findall(r"^ARG PYTHON=(.*)$", dockerfile(), re.MULTILINE)
+    (packages,) = re.findall(r"apt-get install .* (\$\{PYTHON\} \S+)", dockerfile())
+
+    for package in packages.replace("${PYTHON}", python).split():
+        assert is_known_to_apt(package), package
+
+
+def is_known_to_apt(package: str) -> bool:
+    """Whether there is such a package for this machine."""
+    argv = ["apt-cache", "show", package]
+    return subprocess.run(argv, capture_output=True, check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.e2e
+async def test_the_images_health_check_sees_whether_it_listens(tmp_path: Path) -> None:
+    """By its exit code."""
+    (found,) = re.findall(r"^HEALTHCHECK .*\n +(\[.*\])$", dockerfile(), re.MULTILINE)
+    python, *arguments = json.loads(found)
+    assert python == "python"
+    async with running_proxy("models: {}\n", tmp_path) as proxy:
+        port = proxy.url.rpartition(":")[2]
+        argv = [sys.executable, *(one.replace("8080", port) for one in arguments)]
+        codes = [await exit_code(argv)]
+        await proxy.stop()
+        codes.append(await exit_code(argv))
+
+    assert codes == [0, 1]
+
+
+async def exit_code(argv: list[str]) -> int:
+    """Run a command to its end, with its complaints left out."""
+    process = await asyncio.create_subprocess_exec(*argv, stderr=subprocess.DEVNULL)
+    return await process.wait()
