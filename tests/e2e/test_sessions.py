@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +41,26 @@ async def say(
 @pytest.fixture(scope="session")
 def undisturbed(models: Mapping[str, Path]) -> dict[str, Any]:
     """What the second answer of a conversation is when its process lives on."""
-    return asyncio.run(_second_answer(models))
+    return asyncio.run(answers_of_one_alone(models, [LONG, "go on"]))[-1]
 
 
-async def _second_answer(models: Mapping[str, Path]) -> dict[str, Any]:
+async def answers_of_one_alone(
+    models: Mapping[str, Path], texts: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Have a conversation without a proxy; returns the timings of each answer and its text."""
+    answers = []
     with direct_server(models["a"]) as url:
         await text_of(url, "up?")
         async with aiohttp.ClientSession(url) as session:
             talk: Talk = []
-            for text in (LONG, "go on"):
+            for text in texts:
                 talk.append({"role": "user", "content": text})
                 body = {"messages": talk, "temperature": 0, "max_tokens": 16}
                 async with session.post("/v1/chat/completions", json=body) as answer:
                     said = await answer.json()
                 talk.append(said["choices"][0]["message"])
-    return {**said["timings"], "text": talk[-1]["content"]}
+                answers.append({**said["timings"], "text": talk[-1]["content"]})
+    return answers
 
 
 def check_restored(first: dict[str, Any], found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -217,13 +222,18 @@ async def test_two_conversations_alternate_on_one_slot(
     async with running_proxy(config, tmp_path) as proxy:
         talks: list[Talk] = [[], []]
         held = [0, 0]
+        texts: list[list[str]] = [[], []]
+        asked = [[start * 90, *["go on"] * 4] for start in ("abc def ", "uvw xyz ")]
         for turn in range(5):
-            for which, start in enumerate(("abc def ", "uvw xyz ")):
-                text = "go on" if turn else start * 90
-                found = await say(proxy, talks[which], text)
+            for which in (0, 1):
+                found = await say(proxy, talks[which], asked[which][turn])
                 assert found["cache_n"] >= 0.95 * held[which], (turn, which, found)
-                held[which] = found["cache_n"] + found["prompt_n"]
+                held[which] = found["cache_n"] + found["prompt_n"] + found["predicted_n"] - 1
+                texts[which].append(found["text"])
         assert len([*(proxy.state_dir / "sessions").glob("*.kv")]) == 2  # one a conversation
+    for which in (0, 1):
+        alone = await answers_of_one_alone(models, asked[which])
+        assert texts[which] == [answer["text"] for answer in alone]
 
 
 async def test_what_is_new_after_a_restore_is_saved_again(

@@ -69,7 +69,7 @@ async def saved(proxy: ProxyProcess, model: str = "a", text: str = LONG) -> Talk
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "link", "gone"])
-async def test_a_file_that_was_damaged_is_not_restored(
+async def test_e12_a_file_that_was_damaged_is_not_restored(
     configure: Configure, tmp_path: Path, damage: str
 ) -> None:
     """It is set aside, the log says why, and the conversation is read anew."""
@@ -96,7 +96,7 @@ async def test_a_file_that_was_damaged_is_not_restored(
         assert (await say(proxy, talk, "and on"))["cache_n"] > 1500
 
 
-async def test_a_file_of_another_model_renamed_into_place_is_not_restored(
+async def test_u135_a_file_of_another_model_renamed_into_place_is_not_restored(
     configure: Configure, tmp_path: Path
 ) -> None:
     """Though its server would take it: the two are of the same shape."""
@@ -111,7 +111,7 @@ async def test_a_file_of_another_model_renamed_into_place_is_not_restored(
         await logged(proxy, "a saved conversation is lost: its content is another")
 
 
-async def test_another_file_under_the_models_name_is_found_out(
+async def test_e09_another_file_under_the_models_name_is_found_out(
     configure: Configure, tmp_path: Path
 ) -> None:
     """The engine would restore it, and compute nonsense."""
@@ -130,7 +130,7 @@ async def test_another_file_under_the_models_name_is_found_out(
         await logged(proxy, "a saved conversation doesn't fit: --model was")
 
 
-async def test_other_options_are_found_out_before_the_engine_is_asked(
+async def test_e09_other_options_are_found_out_before_the_engine_is_asked(
     configure: Configure, tmp_path: Path
 ) -> None:
     """With the reason, once."""
@@ -147,10 +147,10 @@ async def test_other_options_are_found_out_before_the_engine_is_asked(
         assert "restore failed" not in proxy.log
 
 
-async def test_a_file_that_the_engine_refuses_ends_its_process_before_anything_is_served(
+async def test_u125_e11_a_file_that_the_engine_refuses_ends_its_process_before_anything_is_served(
     configure: Configure, tmp_path: Path
 ) -> None:
-    """U125: the request that wanted it is served by the next process, and the file is set aside."""
+    """The request that wanted it is served by the next process, and the file is set aside."""
     async with running_proxy(configure(names="a"), tmp_path) as proxy:
         talk = await saved(proxy)
         (path,) = kept(proxy)
@@ -261,8 +261,8 @@ async def test_a_disk_that_is_read_only_for_a_while_loses_nothing(
         assert (await say(proxy, talk, "and further"))["cache_n"] > 1650
 
 
-async def test_keys_dont_share_conversations(configure: Configure, tmp_path: Path) -> None:
-    """U135: what one key's client has said isn't restored for another one's."""
+async def test_u135_e20_keys_dont_share_conversations(configure: Configure, tmp_path: Path) -> None:
+    """What one key's client has said isn't restored for another one's."""
     head = f"{ONE_AT_A_TIME}\napiKeys: [first-key, second-key]"
     mine = {"Authorization": "Bearer first-key"}
     async with running_proxy(configure(head, names="a"), tmp_path, headers=mine) as proxy:
@@ -276,10 +276,10 @@ async def test_keys_dont_share_conversations(configure: Configure, tmp_path: Pat
         assert (await say(proxy, talk, "go on"))["cache_n"] > 1500
 
 
-async def test_half_an_answer_isnt_saved_as_a_whole_one(
+async def test_u134_e18_half_an_answer_isnt_saved_as_a_whole_one(
     configure: Configure, tmp_path: Path
 ) -> None:
-    """U134: a client that left; what was saved before stays."""
+    """A client that left; what was saved before stays."""
     async with running_proxy(configure(names="a"), tmp_path) as proxy:
         talk = await saved(proxy)
         body = {

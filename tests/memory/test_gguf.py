@@ -228,7 +228,7 @@ def test_companions_are_added(small: Path, tmp_path: Path) -> None:
     assert more("-md", "nowhere", "--mmproj", "nowhere") == 0
 
 
-def test_growth_is_told_apart(small: Path) -> None:
+def test_e14_growth_is_told_apart(small: Path) -> None:
     """llama-server keeps up to 8 GiB of conversations unless told otherwise."""
     assert estimate(small).growth == {"host": 8192 * MIB}
     assert estimate(small, "--cache-ram", "0").growth == {}

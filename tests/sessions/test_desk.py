@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from llmsnap.sessions.turns import Turn
 from llmsnap.sessions.vault import Limits, Vault
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.tokens import Tokens
+from tests.helpers.waiting import eventually
 
 TOKENS = 1000
 
@@ -56,6 +58,8 @@ class FakeSlots(Slots):
         self.save_says: Saved | LlmsnapError | None = None
         self.restore_says: Restored | LlmsnapError | None = None
         self.orders: list[str] = []
+        self.may_save = asyncio.Event()
+        self.may_save.set()
 
     async def list(self, server: Server) -> list[Slot]:
         """The one, and what a test puts beside it."""
@@ -66,6 +70,7 @@ class FakeSlots(Slots):
     async def save(self, server: Server, slot: int, name: str, limit_s: float) -> Saved:
         """Write a file, and say so."""
         self.orders.append("save")
+        await self.may_save.wait()
         held = self.slot.n_prompt_tokens or 0
         (self.folder / name).write_bytes(b"x" * held)
         found = self.save_says or Saved(held, held)
@@ -192,10 +197,10 @@ async def test_what_is_saved_comes_back_and_is_proved(stage: Stage) -> None:
     [Saved(0, 36), Saved(0, 0), Saved(TOKENS + 100, 5), Saved(500, 500), Refused("disk full")],
     ids=["empty", "nothing", "cut off", "another", "refused"],
 )
-async def test_u123_a_save_that_went_wrong_takes_nothings_place(
+async def test_u123_e06_e12_a_save_that_went_wrong_takes_nothings_place(
     stage: Stage, said: Saved | LlmsnapError
 ) -> None:
-    """E6, E12: idle slots may be cleared, and disks full; what was good is still there."""
+    """Idle slots may be cleared, and disks full; what was good is still there."""
     await stage.ask("one")
     await stage.stop()
     before = stage.files()
@@ -207,10 +212,10 @@ async def test_u123_a_save_that_went_wrong_takes_nothings_place(
     assert stage.outcomes[-1] == ("save", "failed")
 
 
-async def test_u126_a_useless_restore_ends_the_saving(
+async def test_u126_e01_a_useless_restore_ends_the_saving(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """E1-E3: the server said it was restored, and read everything again. It is said once."""
+    """The server said it was restored, and read everything again. It is said once."""
     await stage.ask("one")
     await stage.stop()
     stage.start()
@@ -241,7 +246,61 @@ async def test_only_what_has_turned_out_to_be_useless_is_worthless(stage: Stage)
     assert stage.desk.worthless() == [mine]
 
 
-async def test_a_server_that_cant_list_its_slots_makes_nothing_worthless(stage: Stage) -> None:
+async def test_e15_a_prompt_that_began_otherwise_says_little_of_restores(stage: Stage) -> None:
+    """A template that tells the date, at midnight: where they were of use before, three count."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    await stage.ask("one|two", cached=990)
+    for strike in (1, 2, 3):
+        assert stage.desk.refusal == ""
+        await stage.stop()
+        stage.start()
+        await stage.ask("one|two" + "|more" * strike, tokens=TOKENS + strike, cached=3)
+    assert "restores are useless" in stage.desk.refusal
+
+
+async def test_e15_a_conversation_that_was_edited_says_nothing_of_restores(stage: Stage) -> None:
+    """It goes on from a part of what was saved only."""
+    await stage.ask("a beginning|one")
+    await stage.stop()
+    stage.start()
+    await stage.ask("a beginning|another", cached=3)
+    assert stage.slots.orders == ["save", "restore"]
+    assert stage.desk.refusal == ""
+    assert stage.outcomes == [("save", "saved")]
+
+
+async def test_e16_a_long_save_isnt_made_while_a_request_waits(stage: Stage) -> None:
+    """What took long once isn't saved on the way of a request that takes its slot; idle, it is."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.desk._saver._token_s = 1.0
+    await stage.ask("another")
+    await stage.ask("a third")
+    assert stage.slots.orders == ["save"]
+    await stage.stop()
+    assert stage.slots.orders == ["save", "save"]
+
+
+async def test_e17_one_order_a_server_at_a_time(stage: Stage) -> None:
+    """A save that is under way is waited for before anything is restored."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    await stage.ask("another")
+    stage.slots.may_save.clear()
+    saving = asyncio.ensure_future(stage.stop())
+    await eventually(lambda: stage.slots.orders == ["save", "save"])
+    asking = asyncio.ensure_future(stage.ask("one|two", cached=990))
+    done, _ = await asyncio.wait({asking}, timeout=0.2)  # enough to be overtaken in
+    assert not done
+    stage.slots.may_save.set()
+    await asyncio.gather(saving, asking)
+    assert stage.slots.orders == ["save", "save", "restore"]
+
+
+async def test_e23_a_server_that_cant_list_its_slots_makes_nothing_worthless(stage: Stage) -> None:
     """It may have been told not to, and be told otherwise tomorrow."""
     await stage.ask("one")
     await stage.stop()
@@ -255,10 +314,10 @@ async def test_a_server_that_cant_list_its_slots_makes_nothing_worthless(stage: 
 
 
 @pytest.mark.parametrize("said", [Refused("400: no"), Restored(0), Restored(400)])
-async def test_u125_a_failed_restore_restarts_the_process(
+async def test_u125_e11_a_failed_restore_restarts_the_process(
     stage: Stage, said: Restored | LlmsnapError
 ) -> None:
-    """E11: before anything is served from it; and that file is never tried again."""
+    """Before anything is served from it; and that file is never tried again."""
     await stage.ask("one")
     await stage.stop()
     stage.start()
@@ -340,7 +399,7 @@ async def test_e05_a_server_that_dies_of_an_order_gets_no_more_of_them(
     assert stage.desk.worthless() == []
 
 
-async def test_e4_a_server_that_cant_is_left_alone(stage: Stage) -> None:
+async def test_e04_a_server_that_cant_is_left_alone(stage: Stage) -> None:
     """501, as with pictures in older builds: nothing was done, so nothing is restarted."""
     await stage.ask("one")
     stage.slots.save_says = NotSupported("501: not supported")
@@ -352,16 +411,16 @@ async def test_e4_a_server_that_cant_is_left_alone(stage: Stage) -> None:
     assert stage.files() == []
 
 
-async def test_u134_a_slot_with_half_an_answer_isnt_saved(stage: Stage) -> None:
-    """E18: the client left."""
+async def test_u134_e18_a_slot_with_half_an_answer_isnt_saved(stage: Stage) -> None:
+    """The client left."""
     await stage.ask("one", whole=False)
     await stage.stop()
 
     assert stage.slots.orders == []
 
 
-async def test_a_slot_that_somebody_else_has_used_isnt_saved(stage: Stage) -> None:
-    """E7: what it holds isn't what was asked here."""
+async def test_e07_a_slot_that_somebody_else_has_used_isnt_saved(stage: Stage) -> None:
+    """What it holds isn't what was asked here."""
     await stage.ask("one")
     stage.slots.slot = Slot(0, n_ctx=4096, id_task=9, n_prompt_tokens=TOKENS + 50)
     await stage.stop()
@@ -369,8 +428,8 @@ async def test_a_slot_that_somebody_else_has_used_isnt_saved(stage: Stage) -> No
     assert stage.slots.orders == []
 
 
-async def test_e10_only_the_context_must_be_large_enough(stage: Stage) -> None:
-    """U130: it may be another, but not smaller than what was saved."""
+async def test_u130_e10_only_the_context_must_be_large_enough(stage: Stage) -> None:
+    """It may be another, but not smaller than what was saved."""
     await stage.ask("one")
     await stage.stop()
     stage.start("llama-server -np 1 -c 512")
@@ -383,7 +442,7 @@ async def test_e10_only_the_context_must_be_large_enough(stage: Stage) -> None:
     assert stage.outcomes[-1] == ("restore", "used")
 
 
-async def test_e9_another_option_is_refused_before_the_engine_is_asked(
+async def test_e09_another_option_is_refused_before_the_engine_is_asked(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the reason."""

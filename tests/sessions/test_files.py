@@ -35,7 +35,7 @@ def kept(folder: Path, data: bytes = b"x" * 1000, name: str = NAME) -> Kept:
     return files.promote(folder, written(folder, data), name, len(data))
 
 
-def test_u131_the_folder_is_made_for_its_owner_alone(folder: Path) -> None:
+def test_u131_e20_e22_the_folder_is_made_for_its_owner_alone(folder: Path) -> None:
     """With its parents, before anything is asked about its disk."""
     assert folder.stat().st_mode & 0o777 == 0o700
     assert files.room(folder).total > 0
@@ -45,7 +45,7 @@ def test_u131_the_folder_is_made_for_its_owner_alone(folder: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path, folder: Path) -> None:
+def test_e22_a_link_in_place_of_the_folder_is_refused(tmp_path: Path, folder: Path) -> None:
     """And so is a file."""
     link, file = tmp_path / "link", tmp_path / "file"
     link.symlink_to(folder)
@@ -65,7 +65,7 @@ def test_what_is_whole_gets_its_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 36, b"x" * 999])
-def test_u123_what_is_empty_or_short_takes_nothings_place(folder: Path, data: bytes) -> None:
+def test_u123_e12_what_is_empty_or_short_takes_nothings_place(folder: Path, data: bytes) -> None:
     """The file that was good is still there."""
     found = kept(folder)
     with pytest.raises(FileFault):
@@ -110,7 +110,9 @@ def test_a_fifo_blocks_nobody(folder: Path) -> None:
     assert files.fault_of(folder, NAME, Kept(1000, "")) == "it is no plain file"
 
 
-def test_a_link_that_a_server_has_written_through_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_e22_a_link_that_a_server_has_written_through_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     """Its target isn't taken in."""
     target = tmp_path / "precious"
     target.write_bytes(b"x" * 1000)

@@ -48,8 +48,8 @@ def changed(model: Path, more: str = "", env: dict[str, str] | None = None) -> s
         ),
     ],
 )
-def test_what_changes_nothing_may_differ(model: Path, more: str) -> None:
-    """U130: ports, slots, and the size of the context, which servers even choose by themselves."""
+def test_u130_e10_what_changes_nothing_may_differ(model: Path, more: str) -> None:
+    """Ports, slots, and the size of the context, which servers even choose by themselves."""
     assert changed(model, more) == ""
 
 
@@ -67,7 +67,7 @@ def test_what_changes_nothing_may_differ(model: Path, more: str) -> None:
         ("--something-new", "--something-new was not there and is there"),
     ],
 )
-def test_what_else_differs_is_named(model: Path, more: str, told: str) -> None:
+def test_e09_what_else_differs_is_named(model: Path, more: str, told: str) -> None:
     """Options that nobody knows count, too."""
     assert changed(model, more) == told
 
@@ -78,8 +78,8 @@ def test_variables_of_llama_server_count(model: Path) -> None:
     assert changed(model, env={"LLAMA_ARG_PORT": "1", "HOME": "/x"}) == ""
 
 
-def test_another_file_under_the_same_name_is_told(model: Path) -> None:
-    """U135: by its size, its time and its beginning."""
+def test_u135_e09_another_file_under_the_same_name_is_told(model: Path) -> None:
+    """By its size, its time and its beginning."""
     argv = BASE.format(model).split()
     before = identity_of(argv, {})
     stamp = model.stat()
@@ -104,7 +104,7 @@ def test_every_part_of_a_split_model_counts(tmp_path: Path) -> None:
     assert "--model was" in difference(before.facts, identity_of(argv, {}).facts)
 
 
-def test_another_build_isnt_a_fact_but_is_told(tmp_path: Path, model: Path) -> None:
+def test_e09_another_build_isnt_a_fact_but_is_told(tmp_path: Path, model: Path) -> None:
     """A library that was replaced makes it another engine."""
     program = tmp_path / "bin" / "llama-server"
     program.parent.mkdir()
