@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -115,6 +115,8 @@ class Life:
         """Cleared when something is wrong with it, so that nothing of it is worth keeping."""
         self.is_left = False
         """Set to leave its process to the next proxy when `run` is cancelled."""
+        self.spared: LlmsnapError | None = None
+        """Set when `run` was cancelled before its process had ended, which mustn't be killed."""
         self.rest: Rest | None = None
         """How it sleeps, from READY on; None: not at all."""
         self.outlives_us = False
@@ -343,16 +345,18 @@ class Life:
             # What sleeps can't obey a signal, nor tidy up: only SIGKILL reaches it.
             at_once = at_once or self.rest.must_be_killed
             self.rest.close()
-        await end(
-            child,
-            Farewell(
-                grace_s=0 if at_once and plan.kill else plan.grace_s,
-                signum=plan.stop_signal,
-                kill=plan.kill,
-                stop_argv=plan.stop_argv,
-                output=self._log.write,
-            ),
+        how = Farewell(
+            grace_s=0 if at_once and plan.kill else plan.grace_s,
+            signum=plan.stop_signal,
+            kill=plan.kill,
+            stop_argv=plan.stop_argv,
+            output=self._log.write,
         )
+        try:
+            await end(child, how)
+        finally:
+            if not plan.kill and (pids := child.family()):
+                self.spared = _spared(plan, pids)
         self._tools.files.remove(self._mark)
 
     def _outcome(self, error: LlmsnapError, code: int | None) -> Outcome:
@@ -376,6 +380,14 @@ class Life:
 
 async def _exit_of(child: Child) -> None:
     await child.wait()
+
+
+def _spared(plan: Plan, pids: Collection[int]) -> LlmsnapError:
+    named = ", ".join(map(str, sorted(pids)))
+    return UpstreamLost(
+        f"model {plan.model!r}: pid {named} doesn't end, and `kill: false` spares it: it keeps its "
+        f"memory and port {plan.endpoint.port} until you end it"
+    )
 
 
 def _describe(other: Holder) -> str:

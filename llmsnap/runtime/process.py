@@ -12,7 +12,7 @@ import shutil
 import signal
 from asyncio.subprocess import DEVNULL
 from asyncio.subprocess import Process as OwnProcess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _STOP_COMMAND_REST_S: Final = 1.0
 """How long a stop command may go on tidying up once the process is gone."""
 _PATIENCE_S: Final = 10.0
-"""Between two warnings about a process that doesn't end."""
+"""Before the first warning about a process that doesn't end; then twice as long each time."""
+_MOST_PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,21 +252,29 @@ async def _run_stop_command(child: Child, how: Farewell) -> bool:
 
 
 async def _outlast(child: Child) -> None:
-    while True:
+    for patience_s in _patience():
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 return await child.gone()
         logger.warning("pid %d doesn't end, and `kill: false` spares it; waiting", child.pid)
 
 
 async def _reap(child: Child) -> None:
     """Wait until what was killed is gone; say so when the kernel doesn't let go of it."""
-    while True:
+    for patience_s in _patience():
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 return await child.gone()
         logger.error("pid %d was killed and doesn't end: is a driver stuck?", child.pid)
         child.signal(signal.SIGKILL)
+
+
+def _patience() -> Iterator[float]:
+    """Yield how long to wait before each warning; without an end."""
+    patience_s = _PATIENCE_S
+    while True:
+        yield patience_s
+        patience_s = min(2 * patience_s, _MOST_PATIENCE_S)
 
 
 async def _kill_at_once(process: OwnProcess) -> None:

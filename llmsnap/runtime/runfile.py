@@ -185,7 +185,10 @@ class RunFiles:
             await _deliver(note, signal.SIGKILL)
         left = note.members(read_table())
         if left:
-            logger.error("model %s: %d left-over processes don't end", note.model, len(left))
+            pids = ", ".join(map(str, sorted(left)))
+            spared = "" if note.kill else ", and `kill: false` spares it"
+            text = "model %s: pid %s doesn't end%s; what it holds counts as other programs'"
+            logger.error(text, note.model, pids, spared)
         else:
             self.remove(note.mark)
         return len(found)

@@ -137,7 +137,7 @@ class Runner:
         if life is not None and life.is_left:
             return
         if task.cancelled():
-            outcome = Outcome(self._blame)
+            outcome = Outcome((life.spared if life else None) or self._blame)
         elif (bug := task.exception()) is not None:
             outcome = Outcome(StartFailed(f"model {model!r}: {type(bug).__name__}: {bug}"))
         else:

@@ -243,7 +243,9 @@ class Supervisor:
         if self._closing or self.fatal.done():
             self._end_all()
         self._closing = True
-        patience_s = grace_s + max((r.end_timeout_s for r in self._runners.values()), default=0)
+        patience_s = max((r.end_timeout_s for r in self._runners.values() if r.alive), default=0.0)
+        if self._pump.tickets.open:  # else there are no answers to wait for
+            patience_s += grace_s
         if not await self._all_gone(patience_s + _LAST_KILL_S):
             self._end_all()
             if not await self._all_gone(_LAST_KILL_S):

@@ -125,7 +125,7 @@ async def test_what_ignores_the_signal_is_killed(
 
 
 async def test_kill_false_holds_for_leftovers_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is asked, not killed; its note stays for the next time."""
     monkeypatch.setattr("llmsnap.runtime.runfile._GRACE_S", 0.1)
@@ -136,6 +136,7 @@ async def test_kill_false_holds_for_leftovers_too(
         await RunFiles(tmp_path).end_leftovers()
         assert lives(pid)
         assert path.exists()
+    assert f"pid {pid} doesn't end, and `kill: false` spares it" in caplog.text
 
 
 def ignores_term(pid: int) -> bool:

@@ -24,6 +24,7 @@ from llmsnap.runtime.upstream import Upstream
 from llmsnap.sleep.driver import Moved, Supported, Target, Unsupported
 from llmsnap.telemetry.contexts import Context
 from tests.helpers.ports import free_port
+from tests.helpers.processes import lives
 from tests.helpers.waiting import eventually
 from tests.runtime.resting import Driver, Step
 from tests.runtime.rig import Rig, plan
@@ -434,6 +435,31 @@ async def test_u63_a_model_that_must_not_be_killed_has_all_the_time_it_needs(
     runner.stop()
     await rig.reported(Trigger.EXITED)
     assert "still there after 0.1 s" in caplog.text
+
+
+async def test_u63_one_that_never_ends_is_left_and_said_to_be(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who can't wait any longer is told what it still holds; the next proxy finds its note."""
+    code = "import signal,os,time\nsignal.signal(15, signal.SIG_IGN)\n"
+    argv = ("python3", "-S", "-c", f"{code}os.write(1, b'up')\nwhile True: time.sleep(60)")
+    runner = rig.runner(plan(argv=argv, kill=False, grace_s=0.1, check_path=None))
+    runner.start(1)
+    await rig.reported(Trigger.READY)
+    await eventually(lambda: rig.logs.model("a").history() == b"up")
+    pid = runner.pid
+    assert pid is not None
+    try:
+        runner.stop()
+        await eventually(lambda: "still there after 0.1 s" in caplog.text)
+        runner.stop(now=True)
+        told = str((await rig.reported(Trigger.EXITED)).error)
+        assert lives(pid)
+        assert f"pid {pid} doesn't end" in told
+        assert f"port {runner.plan.endpoint.port} until you end it" in told
+        assert len(list(rig.run_folder.glob("*.json"))) == 1
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 async def test_u59_our_own_group_is_never_signalled(rig: Rig) -> None:
