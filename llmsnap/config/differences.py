@@ -1,6 +1,7 @@
 """What a file has another effect here than with llama-swap: for `check`, a sentence each.
 
-What its writer has decided by a key of ours isn't told.
+What its writer has decided by a key of ours isn't told, and to who has written some, nothing of
+requests.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ def _of_models(config: Config, root: MapNode) -> Iterator[tuple[str, str]]:
 
 def _of_the_file(config: Config, root: MapNode) -> Iterator[tuple[str, str]]:
     """Yield what is different about the rest."""
+    if config.models and root.get("memory") is None and root.get("sleep") is None:
+        yield (
+            "GET /props?model=…",
+            "loads nothing without `autoload=true`: it says what was said last",
+        )
     if any(peer.timeouts.response_header == 0 for peer in config.peers.values()):
         yield "peers.*.timeouts.responseHeader", "unset there is no limit; llama-swap has 60 s"
     if config.api_keys:

@@ -156,6 +156,8 @@ class RequestRecord(Struct, kw_only=True):
     tokens: Tokens | None = None
     parting: str = ""
     """Where its prompt parted from the last one of its conversation, in words."""
+    selector: str = ""
+    """Which selector has chosen the model."""
     capture: Capture | None = None
     """Set to keep the request and its answer whole."""
 

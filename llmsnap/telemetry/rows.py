@@ -39,6 +39,7 @@ SCHEMA: Final = Schema(
             "CREATE INDEX moves_model ON moves (model, at)",
         ),
         ("ALTER TABLE requests ADD COLUMN parting TEXT NOT NULL DEFAULT ''",),
+        ("ALTER TABLE requests ADD COLUMN selector TEXT NOT NULL DEFAULT ''",),
     ),
 )
 
@@ -78,6 +79,8 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     """When the way up that it waited for began."""
     parting: str = ""
     """Where its prompt parted from the last one of its conversation, in words."""
+    selector: str = ""
+    """Which selector has chosen the model."""
 
 
 class MoveRow(Struct, frozen=True, kw_only=True):
@@ -147,6 +150,7 @@ def request_values(record: RequestRecord) -> tuple[Value, ...]:
         record.error,
         record.swap.began if record.swap is not None else None,
         record.parting,
+        record.selector,
     )
 
 

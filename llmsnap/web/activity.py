@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final, Protocol, get_args
 
 from aiohttp import web
@@ -21,6 +22,10 @@ from llmsnap.web.envelope import json_answer
 _MOST_ROWS: Final = 999
 _KINDS: Final[tuple[str, ...]] = get_args(MoveKind)
 _UNKNOWN: Final = -1
+_TOKENS: Final = (
+    *("cache_tokens", "input_tokens", "output_tokens"),
+    *("prompt_per_second", "tokens_per_second"),
+)
 
 
 class Remembers(Protocol):
@@ -47,6 +52,7 @@ class ActivityRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
         return [
+            web.get("/api/metrics", self.metrics),
             web.get("/api/metrics/activity", self.requests),
             web.get("/api/metrics/stats", self.stats),
             web.get("/api/activity", self.told),
@@ -60,6 +66,12 @@ class ActivityRoutes:
         query = read_query(request.query)
         rows, total = await self._history.requests(query)
         return _page([self._peers_row(row) for row in rows], query, total)
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """List the answers as llmsnap (Go) does, the oldest first; it keeps no failures."""
+        rows, _ = await self._history.requests(Query(limit=_MOST_ROWS))
+        served = [self._peers_row(row) for row in reversed(rows) if row.status == HTTPStatus.OK]
+        return json_answer([_flat(row) for row in served])
 
     async def stats(self, request: web.Request) -> web.Response:
         """Sum up, of one model or of all."""
@@ -121,7 +133,14 @@ class ActivityRoutes:
             "duration_ms": round(row.duration_s * 1000),
             "has_capture": row.id in self._captures,
         }
+        if row.selector:
+            entry["metadata"] = {"selector": row.selector}
         return entry | ({"error_msg": row.error} if row.error else {})
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("id", "timestamp", "model", "duration_ms", "has_capture")
+    return {name: row[name] for name in kept} | {name: row["tokens"][name] for name in _TOKENS}
 
 
 def read_query(given: MultiMapping[str], sorts: Collection[str] = tuple(SORTS)) -> Query:

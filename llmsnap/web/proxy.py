@@ -160,6 +160,8 @@ class Proxy:
             if route.config.send_loading_state and target.startswith(CHAT):
                 self._show_loading(delivery, route.id, asked.model)
         record = _record(request, route, order)
+        if asked.stand_in:
+            record.selector = self.standins.selector_of(asked.model)
         await Serving(self._shop, route, order, delivery, record).run(limited=True)
 
     def _show_loading(self, delivery: Delivery, model: str, name: str) -> None:

@@ -54,6 +54,11 @@ class StandIns:
         finally:
             selector.in_flight[chosen] -= 1
 
+    def selector_of(self, name: str) -> str:
+        """Return the selector that `name` means; empty: none."""
+        target = self.pinned(name)
+        return target if target in self.selectors else ""
+
     def pinned(self, name: str) -> str:
         """Return what the active profile has for `name`, itself if nothing.
 

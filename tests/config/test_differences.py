@@ -23,6 +23,7 @@ def test_a_file_of_llama_swaps_is_told_what_is_different() -> None:
         "memory: as many models are up as fit, not one at a time; `mode: off` does that",
         "sleep: models that can sleep aren't stopped for others; `mode: off` stops them",
         "models.*.concurrencyLimit: unset there is no limit; llama-swap has one of 10",
+        "GET /props?model=…: loads nothing without `autoload=true`: it says what was said last",
     )
 
 

@@ -21,7 +21,7 @@ Client = TestClient[Any, Any]
 
 SWAP = wake(at=NOON - 4)
 REQUESTS = (
-    request("b", content_type=b"text/event-stream"),
+    request("b", content_type=b"text/event-stream", selector="any"),
     request("a", at=NOON + 1, phases=WAITED, swap=SWAP, tokens=CACHED, forwarded_at=14.1),
     request("a", at=NOON + 2, status=503, error="it wasn't available"),
 )
@@ -99,6 +99,32 @@ async def test_p53_rows_are_those_of_llama_swap(client: Client) -> None:
     assert unknown["tokens"]["input_tokens"] == 0
     assert unknown["tokens"]["tokens_per_second"] == -1
     assert page["data"][0]["error_msg"] == "it wasn't available"
+
+
+async def test_a_selector_is_told_beside_its_choice(client: Client) -> None:
+    """As llama-swap's page shows it."""
+    rows = (await got(client, "/api/metrics/activity"))["data"]
+
+    assert [row.get("metadata") for row in rows] == [None, None, {"selector": "any"}]
+
+
+async def test_llmsnap_gos_list_is_flat(client: Client) -> None:
+    """The oldest first, and of answers alone."""
+    first, second = await got(client, "/api/metrics")
+
+    assert (first["id"], second["id"]) == (1, 2)
+    assert second == {
+        "id": 2,
+        "timestamp": "2027-01-15T08:00:01.000+00:00",
+        "model": "a",
+        "cache_tokens": 31204,
+        "input_tokens": 56,
+        "output_tokens": 410,
+        "prompt_per_second": 224,
+        "tokens_per_second": 50,
+        "duration_ms": 2000,
+        "has_capture": True,
+    }
 
 
 async def test_pages_follow_each_other(client: Client) -> None:
