@@ -69,7 +69,7 @@ class ActivityRoutes:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """List the answers as llmsnap (Go) does, the oldest first; it keeps no failures."""
-        rows, _ = await self._history.requests(Query(limit=_MOST_ROWS))
+        rows, _total = await self._history.requests(Query(limit=_MOST_ROWS))
         served = [self._peers_row(row) for row in reversed(rows) if row.status == HTTPStatus.OK]
         return json_answer([_flat(row) for row in served])
 
