@@ -262,10 +262,13 @@ class Desk:
         """Return what should be in a slot for `turn` and isn't; None: nothing."""
         who, catalogue = state.who, self._vault.catalogue
         mine = [s for s in catalogue.of(self._model) if s.scope == turn.scope]
-        wish = best_of([saved for saved in mine if saved.facts == who.facts], chain)
+        refusal_of = self._proofs.pair_refusal
+        fitting = [s for s in mine if s.facts == who.facts and not refusal_of(who, s)]
+        wish = best_of(fitting, chain)
         if wish is None:
             if (other := best_of(mine, chain)) is not None:
-                self._refuse(other.saved, difference(other.saved.facts, who.facts))
+                reason = difference(other.saved.facts, who.facts) or refusal_of(who, other.saved)
+                self._refuse(other.saved, reason)
             return None
         if wish.tokens < self.min_tokens:
             return None
@@ -273,9 +276,6 @@ class Desk:
             there = await earlier.chain() if earlier.scope == turn.scope else None
             if there is not None and chain.shared_with(there.marks) >= wish.shared:
                 return None
-        if reason := self._proofs.pair_refusal(who, wish.saved):
-            self._refuse(wish.saved, reason)
-            return None
         return wish
 
     async def _restore(self, turn: Turn, wish: Wish, state: State) -> int | None:
@@ -289,6 +289,9 @@ class Desk:
         slot = free_slot(state.slots, taken)
         if slot is None:
             return None
+        is_risky = saved.engine != state.who.engine or saved.name in self._doubtful
+        if is_risky and any(slot.is_processing for slot in state.slots):
+            return None  # if it went wrong, their answers would be cut
         if slot.n_ctx and saved.tokens >= slot.n_ctx:
             self._refuse(saved, f"it has {saved.tokens} tokens, and a slot holds {slot.n_ctx}")
             return None

@@ -356,6 +356,11 @@ async def test_e09_a_file_that_another_build_refuses_is_kept(
     (good,) = stage.files()
     monkeypatch.setattr("llmsnap.sessions.identity._engine", lambda argv, env: "another")
     stage.start()
+    stage.slots.beside = [Slot(1, n_ctx=4096, id_task=3, is_processing=True)]
+    await stage.ask("one|two")
+    assert stage.slots.orders == ["save"]  # nobody's answer is put at risk for a trial
+    stage.start()
+    stage.slots.beside = []
     stage.slots.restore_says = Refused("400: no")
     with pytest.raises(SlotSpoiled):
         await stage.ask("one|two")
