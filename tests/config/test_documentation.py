@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from llmsnap.config.decode import table
 from llmsnap.config.jsonschema import schema
+from llmsnap.config.loader import load
 from llmsnap.config.settings import LOG_LEVELS, LOG_TIME_FORMATS
+from llmsnap.config.yamlnodes import MapNode, Node, parse
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -119,3 +122,56 @@ def test_words_that_are_known_are_listed() -> None:
 
     assert all(f"`{word}`" in meanings["logLevel"][3] for word in LOG_LEVELS)
     assert all(f"`{word}`" in meanings["logTimeFormat"][3] for word in LOG_TIME_FORMATS)
+
+
+PEERS_FILE = Path(__file__).with_name("everything_of_peers.yaml")
+
+
+def has_key(node: Node | None, path: list[str]) -> bool:
+    """Whether a file has a key, each part of its path below the last one."""
+    for part in path:
+        node = node.get(part) if isinstance(node, MapNode) else None
+    return node is not None
+
+
+def test_every_key_of_peers_loads_and_what_is_different_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key that they have is in the file, nothing in it is complained of."""
+    monkeypatch.setenv("PEERS_KEY", "sk-peers")
+    monkeypatch.setenv("PEERS_FOLDER", str(tmp_path))
+    root = table(parse(PEERS_FILE.read_text(encoding="utf-8")), "")
+    models = root.items["models"]
+    assert isinstance(models, MapNode)
+    theirs = {"both", "llama-swap", "llmsnap (Go)"}
+    top, below = rows("## Global keys"), rows("## Model keys")
+    older = {"groups", "matrix"}  # stand below `routing` in a newer file
+    top_keys = [key for key, row in top.items() if row[2] in theirs and key not in older]
+    model_keys = [key for key, row in below.items() if row[2] in theirs]
+
+    assert len(top_keys) > 25
+    assert len(model_keys) > 30
+    assert [key for key in top_keys if not has_key(root, key.split("."))] == []
+    assert [
+        key
+        for key in model_keys
+        if not any(has_key(model, key.split(".")) for model in models.items.values())
+    ] == []
+    result = load(PEERS_FILE)
+    assert result.warnings == ()
+    assert not [text for text in result.differences if "\n" in text]
+    assert [text.split(": ")[0] for text in result.differences] == [
+        "memory",
+        "sleep",
+        "routing.scheduler.settings.fifo.priority",
+        "models.*.concurrencyLimit",
+        "sendLoadingState",
+        "models.*.timeouts.expectContinue",
+        "models.*.timeouts.idleConn",
+        "healthCheckTimeout",
+        "GET /props?model=…",
+        "peers.*.timeouts.responseHeader",
+        "apiKeys",
+        "hooks.on_startup.preload",
+        "logRequests",
+    ]
