@@ -59,7 +59,7 @@ class Room:
             if answer.text:
                 self._terminal.write("\n")
             conversation.answer(answer.text)
-        if answer.figures is None:
+        if answer.figures is None or (is_stopped and not answer.text):
             self._terminal.note("\nstopped before an answer began; /retry asks again")
         else:
             line = line_of(answer.figures, conversation.model, is_stopped=is_stopped)

@@ -11,12 +11,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.benchmarks.engine import Engine, client, end
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_port, free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.swap import swap
 from tests.helpers.waiting import eventually
+
+__all__ = ["swap"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -114,6 +119,125 @@ async def test_a_run_of_its_own_needs_no_proxy(tmp_path: Path) -> None:
     assert {one["way"] for one in swaps} == {"stopped"}
 
 
+async def ollama_models(_: web.Request) -> web.Response:
+    """A list as Ollama's."""
+    return web.json_response({"object": "list", "data": [{"id": "theirs:latest"}]})
+
+
+async def ollama_version(_: web.Request) -> web.Response:
+    """What Ollama says it is."""
+    return web.json_response({"version": "0.12.3"})
+
+
+async def ollama_completion(request: web.Request) -> web.StreamResponse:
+    """Two words, then the usage: that is all that Ollama tells."""
+    assert (await request.json())["model"] == "theirs:latest"
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await answer.prepare(request)
+    for text in ("well", " then"):
+        event = {"choices": [{"index": 0, "text": text}]}
+        await answer.write(f"data: {json.dumps(event)}\n\n".encode())
+    usage = {"prompt_tokens": 120, "completion_tokens": 2, "total_tokens": 122}
+    last = {"choices": [], "usage": usage}
+    await answer.write(f"data: {json.dumps(last)}\n\ndata: [DONE]\n\n".encode())
+    return answer
+
+
+@pytest.fixture
+async def ollama() -> AsyncIterator[str]:
+    """A server that answers as Ollama does."""
+    app = web.Application()
+    app.router.add_get("/v1/models", ollama_models)
+    app.router.add_get("/api/version", ollama_version)
+    app.router.add_post("/v1/completions", ollama_completion)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def test_a_server_like_ollama_is_measured(
+    proxy: ProxyProcess, ollama: str, tmp_path: Path
+) -> None:
+    """By its own name for the model; what it doesn't tell stays empty."""
+    result = tmp_path / "r.json"
+    names = ("--against", ollama, "--against-models", "a=theirs:latest")
+    code, _, err = await bench(
+        "swap", "a", "--url", proxy.url, *SHORT, *names, "--json", str(result)
+    )
+
+    assert code == 3, err
+    report = json.loads(result.read_text())
+    (theirs,) = [one for one in report["samples"] if one["server"] != "llmsnap"]
+    assert (theirs["scene"], theirs["prompt"], theirs["generated"]) == ("awake", 120, 2)
+    assert (theirs["cached"], theirs["phases_s"]) == (None, {})
+    assert report["engines"][theirs["server"]] == "0.12.3"
+
+
+async def test_a_server_without_timings_is_measured(tmp_path: Path) -> None:
+    """By the clock; a note says what can't be known."""
+    mute = f"{sys.executable} -m tests.helpers.fake_server --port ${{PORT}}"
+    (tmp_path / "config.yaml").write_text(
+        f"startPort: {free_port()}\nmodels: {{mute: {{cmd: {json.dumps(mute)}}}}}"
+    )
+    result = tmp_path / "r.json"
+    places = ("--config", str(tmp_path / "config.yaml"), "--json", str(result))
+    code, out, err = await bench("swap", "mute", *SHORT, *places)
+
+    assert code in (0, 3), err  # where there is no swap, it doesn't sleep
+    assert "llmsnap tells neither timings nor usage" in out
+    samples = json.loads(result.read_text())["samples"]
+    assert all(one["first_s"] > 0 and one["prompt"] is None for one in samples)
+
+
+@pytest.mark.usefixtures("swap")
+async def test_each_driver_that_works_is_measured(tmp_path: Path) -> None:
+    """By a proxy of its own, which wakes models by the way that they went."""
+    server = f"{sys.executable} -m tests.helpers.sleepy_server --port ${{PORT}}"
+    (tmp_path / "config.yaml").write_text(f"""
+startPort: {free_port()}
+models:
+  m:
+    cmd: {json.dumps(server)}
+    sleepEndpoints: [{{endpoint: /sleep}}]
+    wakeEndpoints: [{{endpoint: /wake_up}}]
+    isAsleepEndpoint: /is_sleeping
+""")
+    result = tmp_path / "r.json"
+    places = ("--config", str(tmp_path / "config.yaml"), "--json", str(result))
+    code, out, err = await bench("swap", "m", *SHORT, *places)
+
+    assert code == 0, err
+    asleep = [one for one in json.loads(result.read_text())["samples"] if one["scene"] == "asleep"]
+    assert {(one["by"], one["way"]) for one in asleep} == {
+        ("", "endpoints"),
+        ("pageout", "pageout"),
+    }
+    assert all(one["phases_s"]["wake"] > 0 for one in asleep)
+    assert "asleep (endpoints)" in out
+
+
+async def test_less_memory_than_asked_is_told(tmp_path: Path) -> None:
+    """Of a model, and of a copy with a larger context; the copies that fit are measured."""
+    command = json.dumps(" ".join(server_argv(tiny_gguf())))
+    (tmp_path / "config.yaml").write_text(f"""
+memory: {{devices: {{host: 1GiB}}}}
+sleep: {{mode: 'off'}}
+startPort: {free_ports(2)}
+models:
+  a: {{cmd: {command}}}
+  huge: {{cmd: {command}, ram: 3GiB}}
+""")
+    place = ("--config", str(tmp_path / "config.yaml"))
+    code, out, err = await bench("swap", "huge", *SHORT, *place)
+    assert code == 1, err
+    assert "'huge' needs 3 GiB of host, where 1 GiB of 1 GiB are available" in out
+
+    settings = ("--types", "f16", "--flash", "on", "--contexts", "4096,40000000")
+    code, out, err = await bench("kv", "--model", "a", *SHORT, *settings, *place)
+    assert code == 3, err
+    assert "'kv-f16-fa-on-c-40000000' needs" in out
+    assert "take for c-4096: cmd: " in out
+
+
 async def test_what_cant_be_is_told_in_a_line(proxy: ProxyProcess, peer: str) -> None:
     """With exit code 1, and 2 where the command line makes no sense."""
     here = ("--url", proxy.url)
@@ -180,6 +304,7 @@ async def test_settings_of_the_cache_are_compared(tmp_path: Path) -> None:
     assert models == {"kv-f16-fa-on", "kv-f32-fa-on"}
     sizes = report["settings"]["kv_bytes"]
     assert sizes["kv-f32-fa-on"] == 2 * sizes["kv-f16-fa-on"]
-    assert "advice: take " in out
+    assert "advice: take: cmd: " in out
+    assert "advice: why: " in out
     code, _, err = await bench("kv", "--model", "broken", *places)
     assert (code, "isn't run by a llama-server" in err) == (1, True), err
