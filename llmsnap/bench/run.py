@@ -15,8 +15,8 @@ INTERRUPTED: Final = "interrupted"
 _MOST_FAULTS: Final = 2
 """So many faults of one case, and it is left out."""
 _NOT_RESTORED: Final = (
-    "{model} with {length} tokens: nothing was restored after a stop; only conversations with a "
-    "llama-server are saved, and only long ones (sessions.minTokens)"
+    "{model} with {length} tokens: nothing was restored after a stop; docs/sessions.md says which "
+    "conversations are saved, and when they come back"
 )
 _OF_ALL: Final = frozenset({Scene.CACHED, Scene.NEW, Scene.SWAP, Scene.AWAKE})
 """Where the model can't be asked in these at first, it can't be in any."""
@@ -33,6 +33,7 @@ class Progress:
     """How far a run is."""
 
     case: Case
+    is_warm_up: bool
     done: int
     all: int
     left_s: float | None
@@ -76,7 +77,8 @@ class Run:
                 self._report.ended = TIME_IS_UP
                 return
             turn, case = ahead.pop(0)
-            self._show(Progress(case, total - len(ahead) - 1, total, self._left_s(ahead, case)))
+            done, left_s = total - len(ahead) - 1, self._left_s(ahead, case)
+            self._show(Progress(case, turn == 0, done, total, left_s))
             if hopeless := self._take(case, turn):
                 ahead = [(n, one) for n, one in ahead if not hopeless(one)]
 

@@ -82,7 +82,7 @@ def progress_line(progress: Progress) -> str:
     left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
     return (
         f"{progress.done} of {progress.all}{left}: {case.model}, {case.length} tokens, "
-        f"{case.state}, {case.server}"
+        f"{case.state}, {case.server}" + (" (to warm up)" if progress.is_warm_up else "")
     )
 
 
