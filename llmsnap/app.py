@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import resource
@@ -61,6 +62,8 @@ EX_SOFTWARE: Final = 70
 """What sysexits.h calls an internal error."""
 
 _FILES: Final = 65536
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE_BLOCK_BYTES: Final = 256 * 1024
 _GARBAGE_AFTER: Final = 10_000
 """Objects made and not freed before Python looks for cycles; a request makes few that last."""
 
@@ -350,6 +353,17 @@ def set_limits() -> None:
     """Set those of this process, which are made for programs with less to do at a time."""
     raise_file_limit()
     gc.set_threshold(_GARBAGE_AFTER)
+    return_large_blocks()
+
+
+def return_large_blocks() -> None:
+    """Have glibc give blocks as large as a body back to the system as soon as they are free.
+
+    By itself it soon keeps blocks of up to 32 MiB, and gaps between them that nothing fits into.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl and macOS have none
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 def raise_file_limit() -> None:

@@ -6,9 +6,12 @@ import asyncio
 import json
 import logging
 import os
+import platform
 import resource
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -131,6 +134,30 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65536), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+_LARGE_BODIES = """
+import psutil
+from llmsnap.app import return_large_blocks
+
+return_large_blocks()
+before = psutil.Process().memory_info().rss
+b"x" * 30_000_000  # as such a block is freed, glibc would begin to keep those up to its size
+bodies, kept = [], []
+for _ in range(60):
+    bodies.append(b"x" * 1_000_000)
+    kept.append(b"x" * 10_000)
+bodies.clear()
+print((psutil.Process().memory_info().rss - before) / 1e6)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others have no such habit")
+def test_the_memory_of_large_bodies_is_given_back() -> None:
+    """What lives beside them doesn't hold it."""
+    argv = [sys.executable, "-c", _LARGE_BODIES]
+    left = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    assert float(left) < 20
 
 
 # ---- logs ----------------------------------------------------------------------------------------

@@ -460,6 +460,7 @@ async def test_u63_one_that_never_ends_is_left_and_said_to_be(
         assert len(list(rig.run_folder.glob("*.json"))) == 1
     finally:
         os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not psutil.pid_exists(pid))
 
 
 async def test_u59_our_own_group_is_never_signalled(rig: Rig) -> None:
