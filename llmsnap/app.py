@@ -43,6 +43,7 @@ from llmsnap.web.address import Address, open_sockets
 from llmsnap.web.connection import listening
 from llmsnap.web.events import EventRoutes, Parts
 from llmsnap.web.handover import HandoverRoute
+from llmsnap.web.hardware import HardwareRoute
 from llmsnap.web.metrics import MetricsRoute
 from llmsnap.web.performance import PerformanceRoutes
 from llmsnap.web.proxy import INFERENCE_PATHS, Proxy
@@ -246,7 +247,12 @@ def measured(
     sources = Sources(views=fleet.supervisor.views, held=memory.held, devices=memory.readings)
     metrics = Metrics(tally, sources, CLOCK)
     performance = PerformanceRoutes(keeping.sampled(memory.readings))
-    return [*MetricsRoute(metrics, proxy.monitor).routes(), *performance.routes()]
+    hardware = HardwareRoute(memory.readings)
+    return [
+        *MetricsRoute(metrics, proxy.monitor).routes(),
+        *performance.routes(),
+        *hardware.routes(),
+    ]
 
 
 async def until_told(site: Site, signals: Signals) -> int:

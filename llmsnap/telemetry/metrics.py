@@ -34,6 +34,9 @@ class Vitals(Protocol):
     def power_w(self) -> float | None: ...
 
     @property
+    def power_limit_w(self) -> float | None: ...
+
+    @property
     def temperature_c(self) -> float | None: ...
 
     @property

@@ -33,6 +33,7 @@ class Vitals:
 
     utilisation: float | None = 0.5
     power_w: float | None = 100.0
+    power_limit_w: float | None = 350.0
     temperature_c: float | None = 60.0
     pcie_generation: int | None = 4
     pcie_width: int | None = None
