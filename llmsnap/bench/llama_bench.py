@@ -78,7 +78,7 @@ def rates(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> list[d
 
 
 def in_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return its rates as it calls them: `pp512 1490 tokens/s, tg32 103 tokens/s`."""
+    """Return its rates as it calls them: `pp512 1490 tokens/s, tg32 103.2 tokens/s`."""
     return ", ".join(_words(rows))
 
 
@@ -87,7 +87,7 @@ def _words(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         read, written, rate = row.get("n_prompt"), row.get("n_gen"), row.get("avg_ts")
         if isinstance(rate, int | float):
             test = f"pp{read}" if read else f"tg{written}"
-            yield f"{test} {rate:.0f} tokens/s"
+            yield f"{test} {rate:.4g} tokens/s"
 
 
 def _threads(argv: Sequence[str]) -> str:

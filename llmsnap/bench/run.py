@@ -18,6 +18,9 @@ _NOT_RESTORED: Final = (
     "{model} with {length} tokens: nothing was restored after a stop; docs/sessions.md says which "
     "conversations are saved, and when they come back"
 )
+_WARM_UP_SHARE: Final = 0.4
+"""Of the time, at most."""
+_CUT_SHORT: Final = "there was no time to warm everything up"
 _OF_ALL: Final = frozenset({Scene.CACHED, Scene.NEW, Scene.SWAP, Scene.AWAKE})
 """Where the model can't be asked in these at first, it can't be in any."""
 
@@ -56,7 +59,9 @@ class Run:
         self._stages = stages
         self._report = report
         self._clock = clock
-        self._until = clock() + limit_s
+        now = clock()
+        self._until = now + limit_s
+        self._warm_until = now + limit_s * _WARM_UP_SHARE
         self._show = show
         self._pace = Pace()
         self._tried: set[Case] = set()
@@ -76,6 +81,9 @@ class Run:
             if self._clock() > self._until:
                 self._report.ended = TIME_IS_UP
                 return
+            if not ahead[0][0] and self._clock() > self._warm_until:
+                ahead = [(n, one) for n, one in ahead if n]
+                self._report.notes.append(_CUT_SHORT)
             turn, case = ahead.pop(0)
             done, left_s = total - len(ahead) - 1, self._left_s(ahead, case)
             self._show(Progress(case, turn == 0, done, total, left_s))

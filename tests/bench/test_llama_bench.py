@@ -64,7 +64,7 @@ def test_its_rows_are_taken_and_told(tmp_path: Path) -> None:
     rows = llama_bench.rates([str(path)], os.environ, 60)
 
     assert rows == ROWS
-    assert llama_bench.in_words(rows) == "pp512 1490 tokens/s, tg32 103 tokens/s"
+    assert llama_bench.in_words(rows) == "pp512 1490 tokens/s, tg32 103.2 tokens/s"
 
 
 @pytest.mark.parametrize(

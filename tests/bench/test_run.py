@@ -169,6 +169,17 @@ def test_when_time_is_up_there_is_a_report() -> None:
     assert world.report.samples
 
 
+def test_warming_up_leaves_time_to_measure() -> None:
+    """Where it would take most of it, it is cut short, which is noted."""
+    actors = Actors()
+    world = World(actors, limit_s=40)
+    world.run.measure()
+
+    assert 0 < sum(not turn for turn, _ in actors.asked) < 10
+    assert world.report.samples
+    assert "there was no time to warm everything up" in world.report.notes
+
+
 def test_an_interrupted_run_keeps_what_it_has() -> None:
     """And says so."""
     actors = Actors()

@@ -72,7 +72,9 @@ again. What the states mean is in [bench.md](bench.md#what-is-measured).
 
 `router` is llama-server's own router with `--models-max 1`. Both run the same llama-server on the
 same files with the same flags (F16, `--no-mmap`, a context of 4096 tokens, one slot), each with
-room for one model. Asleep means page-out to a swap file.
+room for one model. Asleep means page-out to a swap file. There a model is woken as soon as it
+sleeps, so that most of it comes out of the kernel's swap cache; `swap` shows what a wake takes
+after another model was up.
 """
 
 
