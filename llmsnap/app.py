@@ -163,16 +163,17 @@ class Site:
         self._proxy = proxy
         self._background = Background()
         events = EventRoutes(keeping.events, parts_of(config, fleet.supervisor, proxy, journal))
+        sessions = SessionRoutes(config, fleet.remembering)
         more = [
             *ActivityRoutes(keeping.history, keeping.captures).routes(),
             *events.routes(),
             *measured(fleet, recorder, keeping, proxy),
             *order_routes(fleet.supervisor, self.reloading),
-            *SessionRoutes(fleet.remembering).routes(),
+            *sessions.routes(),
             *HandoverRoute(signals.hand_over).routes(),
         ]
         self.app = application(config, fleet, proxy, journal, more, here)
-        self._parts = (journal, *self.app[PARTS], events)
+        self._parts = (journal, *self.app[PARTS], events, sessions)
 
     def preload(self, models: Sequence[str]) -> None:
         """Begin to load `models`, one after the other."""

@@ -8,23 +8,26 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from msgspec import structs
 
 from llmsnap.config.engine import keeps_sessions, saves_into, sessions_folder, with_save_paths
 from llmsnap.config.schema import Config
 from llmsnap.core.lifecycle import State
-from llmsnap.errors import LlmsnapError
+from llmsnap.core.messages import ModelView
+from llmsnap.errors import Conflict, LlmsnapError, ModelNotFound
 from llmsnap.runtime.supervisor import Supervisor
-from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.sessions import catalogue
 from llmsnap.sessions.catalogue import Catalogue, Saved
-from llmsnap.sessions.desk import Desk, Shared, Subject
+from llmsnap.sessions.desk import Desk
 from llmsnap.sessions.keeper import BEFORE_STOP_S, Habits, Keeper
 from llmsnap.sessions.outcome import Outcome, Tell
 from llmsnap.sessions.slots import Slots
+from llmsnap.sessions.subject import Shared, Subject
+from llmsnap.sessions.trial import Attempt, Found
 from llmsnap.sessions.vault import Limits, Vault
 from llmsnap.store.store import Store
 from llmsnap.telemetry.recorder import Batch, Recorder
@@ -32,6 +35,8 @@ from llmsnap.telemetry.recorder import Batch, Recorder
 logger = logging.getLogger(__name__)
 
 _INDEX: Final = "index.db"
+_WAKE_S: Final = 30.0
+"""How long a stop waits for what sleeps to wake, where that is wanted."""
 _PATIENCE_S: Final = 5.0
 """How long the start waits for the index: a conversation that isn't known yet is read again."""
 
@@ -41,8 +46,6 @@ class Remembering:
 
     Nothing is opened, and no command changed, unless there is such a model at the start.
     """
-
-    before_stop_s = BEFORE_STOP_S
 
     def __init__(self, config: Config, state_dir: Path) -> None:
         self.listeners: list[Tell] = []
@@ -111,6 +114,30 @@ class Remembering:
             subject = Subject(argv=argv, env=env, min_tokens=least, is_adopted=adopted)
             self._keeper.ready(process, subject)
 
+    @property
+    def wake_s(self) -> float:
+        """How long something may take to wake, to be saved before it ends; 0: nothing is woken."""
+        return _WAKE_S if self._settings.wake_to_save else 0.0
+
+    @property
+    def before_stop_s(self) -> float:
+        """How long something may take to be saved before it ends."""
+        return BEFORE_STOP_S + self.wake_s
+
+    async def before_sleep(self, process: Upstream, *, loses_cache: bool) -> None:
+        """Save what a process holds that is about to sleep."""
+        if self._keeper is not None:
+            await self._keeper.before_sleep(process, loses_cache=loses_cache)
+
+    def lost(self, process: Upstream) -> None:
+        """Take in that a process has slept and its cache is gone."""
+        if self._keeper is not None:
+            self._keeper.lost(process)
+
+    def is_worth_waking(self, process: Upstream) -> bool:
+        """Whether a process that sleeps and is to be ended is to be woken and saved first."""
+        return self._keeper is not None and self._keeper.is_worth_waking(process)
+
     async def before_stop(self, process: Upstream) -> None:
         """Save what a process holds that is about to be ended; takes no longer than it may."""
         if self._keeper is not None:
@@ -135,6 +162,24 @@ class Remembering:
         """Delete saved conversations."""
         await self.vault.delete(names)
 
+    async def test(self, model: str) -> Found:
+        """Load `model` and find out what restores are worth. Raises Conflict and what loads raise.
+
+        It gives way to whoever wants the model, or memory.
+        """
+        supervisor = self._supervisor
+        if supervisor is None:
+            raise ModelNotFound(f"no model {model!r}")
+        async with supervisor.lease(model, limited=False) as lease:
+            if (desk := self.desk(model)) is None:
+                raise Conflict(f"the conversations of model {model!r} aren't saved")
+            if supervisor.view(model).in_flight > 1 or desk.attempt is not None:
+                raise Conflict(f"model {model!r} is busy; it can be tested when it is idle")
+            attempt = Attempt()
+            return await race(
+                desk.test(lease.upstream, attempt), self._disturbed(supervisor, model, attempt)
+            )
+
     # ---- inside --------------------------------------------------------------------------------
 
     def _is_wanted(self) -> bool:
@@ -154,8 +199,31 @@ class Remembering:
             restart=self._restart,
             flush=recorder.flush,
         )
-        habits = Habits(snapshots=self._settings.snapshot == "idle")
-        return Keeper(shared, habits, spawn=self._background.spawn, is_up=self._is_up)
+        settings = self._settings
+        return Keeper(
+            shared,
+            Habits(snapshots=settings.snapshot, wakes_to_save=settings.wake_to_save),
+            spawn=self._background.spawn,
+            is_up=self._is_up,
+            test=self._test_idle,
+        )
+
+    async def _test_idle(self, model: str) -> None:
+        """Test a model that is up, unless somebody wants something."""
+        views = self._supervisor.views() if self._supervisor else ()
+        (view,) = (view for view in views if view.model == model)
+        if view.state is not State.READY or view.in_flight or _is_awaited(views, model):
+            return
+        try:
+            await self.test(model)
+        except LlmsnapError as error:
+            logger.debug("model %s: isn't tested: %s", model, error)
+
+    async def _disturbed(self, supervisor: Supervisor, model: str, attempt: Attempt) -> NoReturn:
+        """Wait until somebody wants something. Raises Conflict."""
+        while not (_is_awaited(supervisor.views(), model) or attempt.is_unwanted.is_set()):
+            await race(supervisor.next_event(), _set(attempt.is_unwanted))
+        raise Conflict(f"somebody wants model {model!r}, or memory; test it when all is quiet")
 
     def _is_up(self, model: str, generation: int) -> bool:
         """Whether that process is up and awake; a model that is gone isn't."""
@@ -172,6 +240,15 @@ class Remembering:
     def _tell(self, outcome: Outcome) -> None:
         for listener in self.listeners:
             listener(outcome)
+
+
+def _is_awaited(views: Sequence[ModelView], model: str) -> bool:
+    """Whether somebody waits for any model, or `model` is to go."""
+    return any(view.waiting or (view.model == model and view.unloading) for view in views)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _now() -> float:

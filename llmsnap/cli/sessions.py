@@ -17,7 +17,7 @@ _COLUMNS: Final = ("id", "model", "tokens", "messages", "size", "used")
 
 @click.group()
 def sessions() -> None:
-    """Show or delete the conversations that are saved."""
+    """Show or delete the conversations that are saved, and test what that is worth."""
 
 
 @sessions.command(name="ls")
@@ -56,6 +56,19 @@ def wipe(model: str | None, url: str, key: str) -> None:
     """Delete all of them, or those of MODEL."""
     answer = Client(url, key).json("DELETE", _path(model))
     click.echo(f"{answer['deleted']} deleted")
+
+
+@sessions.command()
+@click.argument("model")
+@talks_to_proxy
+@as_json
+def test(model: str, url: str, key: str, json_wanted: bool) -> None:
+    """Find out whether conversations of MODEL can come back. This loads it; it must be idle."""
+    answer = Client(url, key).json("POST", f"/api/sessions/test/{quote(model)}")
+    if json_wanted:
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        click.echo(f"{answer['verdict']}: {answer['reason']} ({answer['seconds']:.1f} s)")
 
 
 def _path(model: str | None) -> str:

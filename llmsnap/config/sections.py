@@ -179,7 +179,9 @@ class SessionsConfig(Struct, frozen=True, kw_only=True):
     """Most that all files may take; null: 20 GiB, or 10 % of the disk if that is less."""
     min_tokens: AtLeast1 = field(default=256, name="minTokens")
     """Shorter conversations aren't saved."""
-    snapshot: Literal["idle", "off"] = "idle"
-    """`idle`: save 10 seconds after the last answer, too, so that a crash loses less."""
+    snapshot: Literal["idle", "interval", "off"] = "idle"
+    """`idle`: save 10 seconds after the last answer, too; `interval`: and once a minute in use."""
+    wake_to_save: bool = field(default=False, name="wakeToSave")
+    """Wake what sleeps before it is stopped, if something of it isn't saved."""
     max_age_s: Seconds = field(default=30 * 86400.0, name="maxAge")
     """Files that nobody has used for so long are deleted; 0: never."""

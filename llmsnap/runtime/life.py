@@ -6,9 +6,9 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from llmsnap.config.secrets import blank_argv
 from llmsnap.core.lifecycle import Trigger
@@ -16,6 +16,7 @@ from llmsnap.core.messages import AbilityChanged, ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed, UpstreamLost
 from llmsnap.memory.oomkills import oom_kills
 from llmsnap.runtime.adoption import Heirloom, effect_of, seen_of
+from llmsnap.runtime.conversations import Conversations, NoConversations, Talks
 from llmsnap.runtime.health import Prober, until_ready
 from llmsnap.runtime.logfile import LogFile, Output
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
@@ -34,33 +35,6 @@ logger = logging.getLogger(__name__)
 
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_COMMAND: Final = 200
-
-
-class Conversations(Protocol):
-    """What is to be done about them when a process is up, and before it ends."""
-
-    @property
-    def before_stop_s(self) -> float: ...
-
-    def ready(
-        self, process: Upstream, argv: Sequence[str], env: Mapping[str, str], *, adopted: bool
-    ) -> None: ...
-
-    async def before_stop(self, process: Upstream) -> None: ...
-
-
-class NoConversations:
-    """Lets them go."""
-
-    before_stop_s = 0.0
-
-    def ready(
-        self, process: Upstream, argv: Sequence[str], env: Mapping[str, str], *, adopted: bool
-    ) -> None:
-        """Do nothing."""
-
-    async def before_stop(self, process: Upstream) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +273,7 @@ class Life:
         self._tools.conversations.ready(self.upstream, plan.argv, plan.env, adopted=adopted)
 
     def _find_rest(self, pid: int, host: str, asleep: Choice | None = None) -> None:
-        if self._chooser is None:
+        if self._chooser is None or self.upstream is None:
             return
         tools = self._tools
         self.rest = Rest(
@@ -309,6 +283,7 @@ class Life:
             tools.report,
             start=Start(self._start_s, tools.context),
             record=self._record,
+            talks=Talks(tools.conversations, self.upstream),
             asleep=asleep,
         )
 
@@ -333,11 +308,14 @@ class Life:
 
     async def _keep_conversations(self, child: Child) -> None:
         """Let what it has in its cache be saved, if it is as it should be and awake."""
-        sleeps = self.rest is not None and self.rest.must_be_killed
-        if self.upstream is None or child.exit_code is not None:
+        process, conversations = self.upstream, self._tools.conversations
+        if process is None or child.exit_code is not None or not self.is_sound or self.hurried:
             return
-        if self.is_sound and not self.hurried and not sleeps:
-            await self._tools.conversations.before_stop(self.upstream)
+        is_awake = self.rest is None or self.rest.stay_up()
+        if not is_awake and self.rest is not None and conversations.is_worth_waking(process):
+            is_awake = await self.rest.wake_once_more(conversations.wake_s)
+        if is_awake:
+            await conversations.before_stop(process)
 
     async def _end_now(self, child: Child) -> None:
         plan, at_once = self.plan, self.hurried

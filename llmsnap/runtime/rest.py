@@ -18,6 +18,7 @@ from llmsnap.errors import (
     WakeFailed,
     WakeRefused,
 )
+from llmsnap.runtime.conversations import Talks
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
 from llmsnap.sleep.driver import Memo, Moved, SleepDriver, Supported, Target, Unsupported
@@ -119,6 +120,7 @@ class Rest:
         *,
         start: Start,
         record: Records = no_record,
+        talks: Talks | None = None,
         asleep: Choice | None = None,
     ) -> None:
         """`asleep`: how it sleeps from the start."""
@@ -137,9 +139,15 @@ class Rest:
         """Whether the way to sleep is to be found anew once it is up."""
         self._found = Supported(tier="", tier_bytes=0)
         self._record = record
+        self._talks = talks
+        self._is_touched = False
+        """Whether a driver has begun to put it to sleep, and it isn't awake again."""
+        self._has_slept = False
+        """Whether it sleeps by its driver, or did until just now."""
         self._choice = self._find(asleep)
         if asleep is not None and asleep.driver is not None:
             self._is_up, self.must_be_killed = False, asleep.driver.kill_only
+            self._is_touched = self._has_slept = True
 
     def adopt(self, chooser: Chooses) -> None:
         """Have another one find the way to sleep; what sleeps wakes by the way that it went."""
@@ -166,6 +174,33 @@ class Rest:
     def wake(self, failed: Callable[[LlmsnapError], None]) -> None:
         """Begin to wake the process: WOKEN or SLEPT is reported, or `failed` is called."""
         self._begin(self._wake, Trigger.WOKEN, failed)
+
+    def stay_up(self) -> bool:
+        """Give up a way to sleep that hasn't begun; say whether the process is awake, and stays so.
+
+        For whoever is about to end it: nothing is reported.
+        """
+        if not self._is_touched and self._move is not None:
+            self._move.cancel()
+        return not self._is_touched
+
+    async def wake_once_more(self, limit_s: float) -> bool:
+        """Wake the process, which is about to be ended; say whether it is awake."""
+        if not self._has_slept or not self._choice.done() or self._choice.cancelled():
+            return False
+        if self._move is not None:
+            self._move.cancel()
+        driver = self._choice.result()
+        if driver is None:
+            return False
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._wake_by(driver)
+        except (LlmsnapError, OSError) as error:  # a TimeoutError is one
+            told = error or f"not within {limit_s:g} s"
+            logger.warning("model %s: isn't woken to be saved: %s", self._target.model, told)
+            return False
+        return True
 
     def close(self) -> None:
         """Have done with it: the process is being ended."""
@@ -220,8 +255,11 @@ class Rest:
         return better_stopped(ways)
 
     async def _sleep(self, driver: SleepDriver) -> None:
-        self.must_be_killed = driver.kill_only
+        if self._talks is not None:
+            await self._talks.before_sleep(loses_cache=not driver.keeps_state)
+        self.must_be_killed, self._is_touched = driver.kill_only, True
         moved = await driver.sleep(self._target)
+        self._has_slept = True
         self._record_asleep(driver)
         self.view = replace(self.view, slept=moved)
 
@@ -253,14 +291,25 @@ class Rest:
         self.view = replace(self.view, paged=moved)
 
     async def _wake(self, driver: SleepDriver) -> None:
-        moved = await driver.wake(self._target)
+        moved = await self._wake_by(driver)
         self._record(state="ready")
-        self.must_be_killed = False
         self.view = replace(self.view, woken=moved)
         self._is_up = True
         if self._is_stale:
             self._is_stale = False
             self._choice = self._find()
+
+    async def _wake_by(self, driver: SleepDriver) -> Moved:
+        self._has_slept = False
+        try:
+            moved = await driver.wake(self._target)
+        except WakeRefused:
+            self._has_slept = True
+            raise
+        self.must_be_killed = self._is_touched = False
+        if self._talks is not None and not driver.keeps_state:
+            self._talks.lost()
+        return moved
 
     def _begin(
         self,
@@ -323,7 +372,8 @@ class Rest:
         model, generation = self._target.model, self._target.generation
         refusals = {**self.view.refusals, self.view.driver or "driver": str(refusal)}
         self.view = replace(self.view, driver=None, refusals=refusals)
-        self.must_be_killed, self._is_up = False, True
+        self.must_be_killed = self._is_touched = False
+        self._is_up = True
         logger.warning("model %s: stays awake: %s", model, refusal)
         self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
         self._report(ModelChanged(model, generation, Trigger.WOKEN))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmsnap.sessions.catalogue import Saved
@@ -46,7 +46,20 @@ def best_of(candidates: Iterable[Saved], chain: Chain) -> Wish | None:
 def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:
     """Return a slot that is at rest: an empty one, else the one that was used longest ago."""
     idle = [slot for slot in slots if not slot.is_processing and slot.id not in taken]
-    return min(idle, key=lambda slot: (slot.id_task, slot.id), default=None)
+    return min(idle, key=lambda slot: (not slot.is_empty, slot.id_task, slot.id), default=None)
+
+
+def unknown_slots(
+    slots: Sequence[Slot], inherited: Mapping[int, int], ours: Container[int]
+) -> list[Slot]:
+    """Return those that hold what they did when they were `inherited`, and nothing of `ours`."""
+    return [
+        slot
+        for slot in slots
+        if slot.id_task == inherited.get(slot.id)
+        and slot.n_prompt_tokens != 0
+        and slot.id not in ours
+    ]
 
 
 def may_hold(slot: Slot, saved: Saved) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Collection, Iterator
+from typing import Final
 
-from llmsnap.errors import LlmsnapError, UpstreamLost
+from llmsnap.errors import Conflict
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.choice import (
@@ -18,15 +17,17 @@ from llmsnap.sessions.choice import (
     free_slot,
     fresh_turns,
     may_hold,
+    unknown_slots,
 )
 from llmsnap.sessions.identity import Identity, difference, identity_of
-from llmsnap.sessions.outcome import Outcome, Tell
+from llmsnap.sessions.outcome import Outcome
 from llmsnap.sessions.pool import empties_idle, is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.saving import Saver, State
-from llmsnap.sessions.slots import Lost, NotSupported, Server, Slot, Slots, SlotsFailed
+from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
+from llmsnap.sessions.subject import Process, Shared, SlotSpoiled, Subject
+from llmsnap.sessions.trial import Attempt, Found, Trial, empty_slot
 from llmsnap.sessions.turns import Restore, Turn, holders
-from llmsnap.sessions.vault import Vault
 
 logger = logging.getLogger(__name__)
 
@@ -35,49 +36,14 @@ _BYTES_PER_S: Final = 50 * 1024**2
 """A disk that is slower than that is given up on."""
 
 
-class SlotSpoiled(UpstreamLost):
-    """A restore went wrong half-way: what the process computes now can't be trusted."""
-
-
-class Process(Server, Protocol):
-    """One process of a model."""
-
-    @property
-    def generation(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """How a process was started, and what is worth keeping of it."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    min_tokens: int
-    is_adopted: bool = False
-    """Whether it served an earlier proxy, so that its slots may hold what nobody here knows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What all models share."""
-
-    slots: Slots
-    vault: Vault
-    tell: Tell
-    now: Callable[[], float]
-    """Unix seconds."""
-    restart: Callable[[str, int, LlmsnapError], None]
-    """Ends that process of a model because of an error, so that it starts afresh."""
-    flush: Callable[[], None]
-    """Has `answered` called for all requests that have ended."""
-
-
 class Desk:
     """Follows one model. Of one order to its server after the other none begins before its time."""
 
     def __init__(self, model: str, shared: Shared) -> None:
         self.refusal = ""
         """Why nothing is saved or restored for this process; empty: it is."""
+        self.attempt: Attempt | None = None
+        """The self-test that is under way, which has to give way to a request."""
         self.min_tokens = 1
         self._model = model
         self._shared = shared
@@ -191,12 +157,21 @@ class Desk:
 
     # ---- saving --------------------------------------------------------------------------------
 
+    def has_unsaved(self, process: Process) -> bool:
+        """Whether something of what `process` holds could be saved and isn't."""
+        if self.refusal or self._vault.fault or not self._is_of(process):
+            return False
+        self._shared.flush()
+        return self._has_unsaved()
+
+    def forget(self, process: Process) -> None:
+        """Take in that the slots of `process` are empty."""
+        if self._is_of(process):
+            self._turns, self._proving, self._inherited = [], [], {}
+
     async def save(self, process: Process, *, least_new: int, limit_s: float) -> None:
         """Save what the slots hold and no file does, if that is `least_new` tokens or more."""
-        if self.refusal or self._vault.fault or not self._is_of(process):
-            return
-        self._shared.flush()
-        if not self._has_unsaved():
+        if not self.has_unsaved(process):
             return
         try:
             async with asyncio.timeout(limit_s), self._lock:
@@ -208,7 +183,39 @@ class Desk:
                 "model %s: its conversations weren't saved within %g s", process.model, limit_s
             )
 
-    # ---- for both ------------------------------------------------------------------------------
+    # ---- self-tests ----------------------------------------------------------------------------
+
+    async def is_settled(self) -> bool:
+        """Whether it is known what restores are worth for what runs now, or nothing can be."""
+        return self._proofs.is_settled(await self._who()) or bool(self.refusal or self._vault.fault)
+
+    async def test(self, process: Process, attempt: Attempt) -> Found:
+        """Find out what restores are worth, in a slot that holds nothing.
+
+        To be cancelled once `attempt.is_unwanted`. Raises Conflict and SlotsFailed.
+        """
+        self.attempt = attempt
+        try:
+            async with self._lock:
+                if self.is_serving or not self._is_of(process):
+                    raise Conflict(f"model {self._model!r} isn't idle any more; try again")
+                state = await self._state()
+                if state is None:
+                    raise Conflict(self.refusal or "its slots can't be seen; the log says why")
+                slot = empty_slot(state.slots)
+                found = await Trial(self._shared.slots, process, slot, self._vault).run()
+                self.refusal = self._proofs.tried(state.who, found)
+                if found.is_spoiled:
+                    attempt.spoiled = self._restart(process, f"a self-test failed: {found.reason}")
+                return found
+        except Lost:
+            self.refusal = self._proofs.died(await self._who(), "be tested")
+            raise
+        finally:
+            self.attempt = None
+            attempt.is_over.set()
+
+    # ---- for all ------------------------------------------------------------------------------
 
     def _is_of(self, process: Process) -> bool:
         """Whether `process` is the one that was met last."""
@@ -331,16 +338,8 @@ class Desk:
 
     def _unknown(self, state: State) -> list[Slot]:
         """Return the slots that still hold what an earlier proxy's requests left there."""
-        if not self._inherited:
-            return []
         ours = holders(state.turns, state.slots)
-        return [
-            slot
-            for slot in state.slots
-            if slot.id_task == self._inherited.get(slot.id)
-            and slot.n_prompt_tokens != 0
-            and slot.id not in ours
-        ]
+        return unknown_slots(state.slots, self._inherited or {}, ours)
 
     async def _read(self, turn: Turn, wish: Wish, state: State, slot: int) -> None:
         saved, shared, process = wish.saved, self._shared, state.server
@@ -385,8 +384,10 @@ class Desk:
             "model %s: a restore failed (%s); it is restarted before it serves",
             *(saved.model, error),
         )
-        text = f"model {saved.model!r}: a conversation couldn't be restored: {error}"
-        spoiled = SlotSpoiled(text)
+        return self._restart(process, f"a conversation couldn't be restored: {error}")
+
+    def _restart(self, process: Process, why: str) -> SlotSpoiled:
+        spoiled = SlotSpoiled(f"model {process.model!r}: {why}")
         self._shared.restart(process.model, process.generation, spoiled)
         return spoiled
 

@@ -12,6 +12,7 @@ from typing import Final
 from llmsnap.sessions.catalogue import Saved, Verdict
 from llmsnap.sessions.identity import Identity, digest_of
 from llmsnap.sessions.outcome import Outcome, Tell
+from llmsnap.sessions.trial import Found
 from llmsnap.sessions.turns import Restore, Turn
 from llmsnap.sessions.vault import Vault
 
@@ -40,13 +41,31 @@ class Proofs:
 
     def refusal_of(self, who: Identity) -> str:
         """Return why nothing is saved for `who`; empty: it is."""
-        deadly = self._valid(_orders(who))
-        return self.uselessness_of(who) or (deadly.reason if deadly is not None else "")
+        deadly, verdict = self._valid(_orders(who)), self._valid(who.key)
+        reason = verdict.reason if verdict is not None and verdict.word != "used" else ""
+        return reason or (deadly.reason if deadly is not None else "")
 
     def uselessness_of(self, who: Identity) -> str:
         """Return why what is saved of `who` is worth nothing; empty: it is worth something."""
         verdict = self._valid(who.key)
         return verdict.reason if verdict is not None and verdict.word == "useless" else ""
+
+    def is_settled(self, who: Identity) -> bool:
+        """Whether it is known what restores of `who` are worth."""
+        return self._valid(who.key) is not None
+
+    def tried(self, who: Identity, found: Found) -> str:
+        """Take in what a self-test has found; return why nothing is saved for `who`."""
+        if found.word is None:
+            logger.info("model %s: a self-test tells nothing: %s", self._model, found.reason)
+            return self.refusal_of(who)
+        reason = "" if found.word == "used" else found.reason
+        self._vault.catalogue.judge(who.key, Verdict(found.word, 0, reason, self._now()))
+        if reason:
+            self._say_useless(reason)
+        else:
+            logger.info("model %s: restores are of use: %s", self._model, found.reason)
+        return reason
 
     def survived(self, who: Identity) -> None:
         """Take in that the server did as it was told."""
@@ -111,12 +130,15 @@ class Proofs:
             f"restores are useless: of {restore.expected} tokens {cached} were found in the cache"
         )
         catalogue.judge(who.key, Verdict("useless", strikes, reason, self._now()))
+        self._say_useless(reason)
+        return reason
+
+    def _say_useless(self, reason: str) -> None:
         logger.warning(
             "model %s: %s; its conversations aren't saved for a week. A sliding-window model may "
             "need --swa-full in its command; for hybrid ones no way is known",
             *(self._model, reason),
         )
-        return reason
 
     def _valid(self, key: str) -> Verdict | None:
         verdict = self._vault.catalogue.verdict(key)

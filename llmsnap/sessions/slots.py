@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
-from llmsnap.errors import LlmsnapError
+from llmsnap.errors import BadGateway
 
 _LIST_S: Final = 5.0
 _MOST_BYTES: Final = 4 * 2**20
@@ -18,7 +19,7 @@ _NOT_THERE: Final = frozenset({404, 405, 501})
 """It has no such order: then nothing was done."""
 
 
-class SlotsFailed(LlmsnapError):
+class SlotsFailed(BadGateway):
     """A server didn't do what it was asked with a slot."""
 
 
@@ -68,6 +69,11 @@ class Slot(msgspec.Struct, frozen=True):
     n_prompt_tokens: int | None = None
     """How many tokens it holds; None: it isn't said, as after a restore."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing and is at rest."""
+        return not self.is_processing and (self.id_task < 0 or self.n_prompt_tokens == 0)
+
 
 class Saved(msgspec.Struct, frozen=True):
     """What a server says of a save."""
@@ -82,11 +88,30 @@ class Restored(msgspec.Struct, frozen=True):
     n_restored: int = 0
 
 
+class Read(msgspec.Struct, frozen=True):
+    """What a server had to do for a prompt."""
+
+    prompt_n: int = 0
+    """Tokens that were computed."""
+    cache_n: int = 0
+    """Tokens that were in the cache."""
+
+
+class _Completed(msgspec.Struct, frozen=True):
+    timings: Read
+
+
+class _Tokenized(msgspec.Struct, frozen=True):
+    tokens: list[int]
+
+
 _Said = TypeVar("_Said")
 
 _LIST: Final = msgspec.json.Decoder(list[Slot])
 _SAVED: Final = msgspec.json.Decoder(Saved)
 _RESTORED: Final = msgspec.json.Decoder(Restored)
+_COMPLETED: Final = msgspec.json.Decoder(_Completed)
+_TOKENIZED: Final = msgspec.json.Decoder(_Tokenized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +157,26 @@ class Slots:
     async def erase(self, server: Server, slot: int, limit_s: float) -> None:
         """Empty `slot`. This gives no memory back."""
         await self._order(server, slot, "erase", "", limit_s)
+
+    async def tokens(self, server: Server, text: str, limit_s: float) -> Sequence[int]:
+        """Return the tokens of `text`."""
+        body = msgspec.json.encode({"content": text, "model": server.model})
+        answer = await self._ask(server, "POST", "/tokenize", body, limit_s)
+        return _understood(_TOKENIZED, answer, "what it makes of a text").tokens
+
+    async def read(self, server: Server, slot: int, prompt: Sequence[int], limit_s: float) -> Read:
+        """Have `prompt`, which is tokens, read into `slot`, as far as it isn't there."""
+        order = {
+            "model": server.model,
+            "prompt": prompt,
+            "id_slot": slot,
+            "n_predict": 1,
+            "cache_prompt": True,
+            "temperature": 0,
+        }
+        body = msgspec.json.encode(order)
+        answer = await self._ask(server, "POST", "/completion", body, limit_s)
+        return _understood(_COMPLETED, answer, "its answer to a prompt").timings
 
     async def _order(
         self, server: Server, slot: int, action: str, name: str, limit_s: float

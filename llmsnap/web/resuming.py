@@ -35,6 +35,8 @@ async def bring_back(desk: Desk, order: Order, record: RequestRecord, lease: Lea
 
     Raises SlotSpoiled when the process has to be restarted, and the request with it.
     """
+    if desk.attempt is not None:
+        await desk.attempt.give_way()
     if desk.refusal or (turn := _turn_of(order, record)) is None:
         return
     if not desk.begins(turn, lease.upstream):
@@ -42,7 +44,11 @@ async def bring_back(desk: Desk, order: Order, record: RequestRecord, lease: Lea
     loop = asyncio.get_running_loop()
     began = loop.time()
     slot = await desk.make_ready(turn)
-    lease.phases = replace(lease.phases, restore_s=loop.time() - began)
+    phases, took_s = lease.phases, loop.time() - began
+    if turn.restored is not None:
+        lease.phases = replace(phases, restore_s=took_s)
+    else:  # another one was restored or saved meanwhile, or nothing was there
+        lease.phases = replace(phases, queue_s=phases.queue_s + took_s)
     if slot is not None and record.path in _PINNED:
         _pin(order, turn.body, slot)
 

@@ -15,7 +15,7 @@ from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
-from llmsnap.sessions.desk import SlotSpoiled
+from llmsnap.sessions.subject import SlotSpoiled
 from llmsnap.telemetry.captures import Capture
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.recorder import Recorder

@@ -1,15 +1,19 @@
-"""`/api/sessions`: which conversations are saved, and deleting them."""
+"""`/api/sessions`: which conversations are saved, deleting them, and whether that is of use."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from llmsnap.config.schema import Config
 from llmsnap.errors import BadRequest, NotFound
 from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.trial import Found
+from llmsnap.web.admin import known_model
 from llmsnap.web.envelope import json_answer
 
 _SHOWN: Final = 12
@@ -28,12 +32,19 @@ class Keeps(Protocol):
 
     async def forget(self, names: Collection[str]) -> None: ...
 
+    async def test(self, model: str) -> Found: ...
+
 
 class SessionRoutes:
     """Shows and deletes saved conversations, of which only hashes are known."""
 
-    def __init__(self, keeps: Keeps) -> None:
+    def __init__(self, config: Config, keeps: Keeps) -> None:
         self._keeps = keeps
+        self.adopt(config)
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration from now on."""
+        self._names = config.names()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes to mount."""
@@ -41,6 +52,7 @@ class SessionRoutes:
             web.get("/api/sessions", self.show),
             web.delete("/api/sessions", self.wipe),
             web.delete("/api/sessions/{row}", self.remove),
+            web.post("/api/sessions/test/{model:.+}", self.test),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -70,6 +82,22 @@ class SessionRoutes:
             raise BadRequest(f"{len(found)} conversations begin with {start!r}; write more of it")
         await self._keeps.forget(found)
         return json_answer({"deleted": 1})
+
+    async def test(self, request: web.Request) -> web.Response:
+        """Try whether restores are of use to a model. Raises ModelNotFound and Conflict."""
+        model = known_model(self._names, request.match_info["model"])
+        began = asyncio.get_running_loop().time()
+        found = await self._keeps.test(model)
+        answer = {
+            "model": model,
+            "verdict": found.word or "unclear",
+            "reason": found.reason,
+            "tokens": found.tokens,
+            "cached": found.cached,
+            "bytes": found.bytes,
+            "seconds": round(asyncio.get_running_loop().time() - began, 3),
+        }
+        return json_answer(answer)
 
     def _of(self, model: str) -> list[Saved]:
         return [saved for saved in self._keeps.saved() if model in ("", saved.model)]

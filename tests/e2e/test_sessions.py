@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +294,23 @@ async def test_e06_what_is_cleared_for_another_conversation_is_saved_first(
         for which in (0, 1):
             found = await say(proxy, talks[which], "and on")
             assert found["cache_n"] >= 0.95 * held[which]
+
+
+async def test_only_a_restore_is_told_as_one(configure: Configure, tmp_path: Path) -> None:
+    """Not a look at slots, nor a save of what another conversation displaces."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        talk: Talk = []
+        await say(proxy, talk, LONG)
+        await say(proxy, [], "uvw xyz " * 60)
+        assert len([*(proxy.state_dir / "sessions").glob("*.kv")]) == 1
+        await say(proxy, talk, "go on")
+
+        async def phases() -> list[bool]:
+            _, answer = await proxy.get("/api/activity")
+            return ["restore" in row["phases"] for row in reversed(answer["data"])]
+
+        await eventually(lambda: _is(phases, [False, False, True]), what="the phases are known")
+
+
+async def _is(found: Callable[[], Awaitable[object]], expected: object) -> bool:
+    return await found() == expected

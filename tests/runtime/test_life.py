@@ -7,8 +7,9 @@ import pytest
 
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.runtime.adoption import Heirloom
+from llmsnap.runtime.conversations import NoConversations
 from llmsnap.runtime.lasting import can_last, inherited
-from llmsnap.runtime.life import Life, NoConversations
+from llmsnap.runtime.life import Life
 from llmsnap.runtime.process import Child
 from llmsnap.runtime.proctable import read_entry
 from llmsnap.runtime.runfile import Will

@@ -20,6 +20,7 @@ from llmsnap.runtime.devices import DeviceView
 from llmsnap.runtime.logs import Logs
 from llmsnap.runtime.rest import RestView
 from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.trial import Found
 from llmsnap.telemetry.captures import Captures
 from llmsnap.telemetry.history import Query, Stats
 from llmsnap.telemetry.metrics import Metrics, Sources
@@ -210,6 +211,10 @@ class NoSessions:
     async def forget(self, names: Collection[str]) -> None:
         """There is nothing to delete."""
 
+    async def test(self, model: str) -> Found:
+        """It is of use."""
+        return Found(word="used", reason="all were found", tokens=600, cached=600)
+
 
 def front_of(
     config: Config,
@@ -230,7 +235,7 @@ def front_of(
         loopback=loopback,
         clock=lambda: NOW,
         memory=memory,
-        more=more or optional_routes(),
+        more=more or optional_routes(config),
     )
 
 
@@ -239,13 +244,13 @@ async def unmonitored(request: web.Request) -> web.StreamResponse:
     return web.Response(text=f"monitor {request.method} {request.path}")
 
 
-def optional_routes() -> list[web.RouteDef]:
+def optional_routes(config: Config) -> list[web.RouteDef]:
     """Those of parts that aren't always there, over fakes."""
     return [
         *MetricsRoute(Metrics(Tally([]), Sources(views=list), lambda: NOW), unmonitored).routes(),
         *ActivityRoutes(NoHistory(), Captures(0)).routes(),
         *PerformanceRoutes(None).routes(),
-        *SessionRoutes(NoSessions()).routes(),
+        *SessionRoutes(config, NoSessions()).routes(),
     ]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from llmsnap.config.schema import ModelConfig
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.files import Kept
 from llmsnap.web.sessions import SessionRoutes
-from tests.web.fleet import config_of, front_of
+from tests.web.fleet import NoSessions, config_of, front_of
 from tests.web.serving import serving
 
 
@@ -30,7 +31,7 @@ def saved(name: str, model: str, used: float) -> Saved:
     )
 
 
-class KeepsThree:
+class KeepsThree(NoSessions):
     """Stands in for those who keep them."""
 
     fault = ""
@@ -54,7 +55,8 @@ class KeepsThree:
 async def test_sessions_are_listed_and_deleted() -> None:
     """All, those of a model, or one by what its id begins with."""
     keeps = KeepsThree()
-    front = front_of(config_of("a", "b"), more=SessionRoutes(keeps).routes())
+    config = config_of("a", "b")
+    front = front_of(config, more=SessionRoutes(config, keeps).routes())
     async with serving(front) as site:
         answer = (await site.ask("/api/sessions")).json
         assert [entry["id"] for entry in answer["sessions"]] == ["bb1", "aa2", "aa1"]
@@ -76,3 +78,13 @@ async def test_sessions_are_listed_and_deleted() -> None:
         assert (await site.ask("/api/sessions?model=a", method="DELETE")).json == {"deleted": 1}
         assert (await site.ask("/api/sessions", method="DELETE")).json == {"deleted": 1}
         assert keeps.entries == []
+
+
+async def test_a_test_says_what_restores_are_worth() -> None:
+    """The model is known by its aliases, too."""
+    config = config_of(a=ModelConfig(cmd="serve a", aliases=("b",)))
+    front = front_of(config, more=SessionRoutes(config, NoSessions()).routes())
+    async with serving(front) as site:
+        answer = (await site.ask("/api/sessions/test/b", method="POST")).json
+        assert (answer["model"], answer["verdict"], answer["cached"]) == ("a", "used", 600)
+        assert (await site.ask("/api/sessions/test/x", method="POST")).status == 404

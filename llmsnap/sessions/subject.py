@@ -1,0 +1,49 @@
+"""What a desk is about, and what all desks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from llmsnap.errors import LlmsnapError, UpstreamLost
+from llmsnap.sessions.outcome import Tell
+from llmsnap.sessions.slots import Server, Slots
+from llmsnap.sessions.vault import Vault
+
+
+class SlotSpoiled(UpstreamLost):
+    """A restore went wrong half-way: what the process computes now can't be trusted."""
+
+
+class Process(Server, Protocol):
+    """One process of a model."""
+
+    @property
+    def generation(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """How a process was started, and what is worth keeping of it."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    min_tokens: int
+    is_adopted: bool = False
+    """Whether it served an earlier proxy, so that its slots may hold what nobody here knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all models share."""
+
+    slots: Slots
+    vault: Vault
+    tell: Tell
+    now: Callable[[], float]
+    """Unix seconds."""
+    restart: Callable[[str, int, LlmsnapError], None]
+    """Ends that process of a model because of an error, so that it starts afresh."""
+    flush: Callable[[], None]
+    """Has `answered` called for all requests that have ended."""
