@@ -24,9 +24,11 @@ from llmsnap.config.secrets import (
     blank_argv,
     blank_assignment,
     blank_command,
+    blank_within,
     is_telling,
     names_secret,
     secret_values,
+    secrets_within,
 )
 
 
@@ -59,6 +61,9 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
         model["cmdStop"] = blank_command(model["cmdStop"])
         model["env"] = [blank_assignment(entry) for entry in model["env"]]
         model["macros"] = _macros(model["macros"])
+        model["metadata"] = blank_within(model["metadata"])
+    for selector in document["selectors"].values():
+        selector["metadata"] = blank_within(selector["metadata"])
     document["macros"] = _macros(document["macros"])
     document["apiKeys"] = [BLANK] * len(config.api_keys)
     for peer in document["peers"].values():
@@ -71,13 +76,16 @@ def resolved(loaded: Loaded) -> dict[str, Any]:
 
 
 def all_secrets(config: Config) -> tuple[str, ...]:
-    """Return the secrets of all models, the keys that clients send, and macros named as secrets."""
+    """Return the secrets of all models, the keys that clients send, what is named as a secret."""
     found = set(config.api_keys)
     for model in config.models.values():
         found.update(secret_values(split_command(model.cmd), model.env))
         found.update(secret_values(split_command(model.cmd_stop), ()))
         found.add(urlsplit(model.proxy).password or "")
         found.update(_secret_macros(model.macros))
+        found.update(secrets_within(model.metadata))
+    for selector in config.selectors.values():
+        found.update(secrets_within(selector.metadata))
     for peer in config.peers.values():
         found |= {peer.api_key, urlsplit(peer.proxy).password or ""}
     found.update(_secret_macros(config.macros))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from llmsnap.config.argv import split_command
 
@@ -16,6 +16,8 @@ _OPTION: Final = re.compile(
     re.IGNORECASE,
 )
 _NAME: Final = re.compile(r"(?i:KEY|TOKEN|SECRET|PASSWORD)")
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SECRET_WORDS: Final = frozenset({"key", "apikey", "token", "secret", "password"})
 _ASSIGNMENT: Final = re.compile(r"(?:-e|--env=)?([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _IN_TEXT: Final = re.compile(
     rf"(?<!\S)({_OPTION.pattern})([=\s]+)('[^']*'|\"[^\"]*\"|[^\s'\"]+)", re.I
@@ -102,6 +104,42 @@ def is_telling(value: str) -> bool:
 def names_secret(name: str) -> bool:
     """Return whether a variable of this `name` holds a secret."""
     return _NAME.search(name) is not None
+
+
+def secrets_within(data: object) -> Iterator[str]:
+    """Yield the texts of free-form `data` whose key, word by word, speaks of a secret.
+
+    A `tokenizer`, `keywords` and `max_tokens` don't.
+    """
+    match data:
+        case dict():
+            for key, value in data.items():
+                if isinstance(value, str) and _speaks_of_secret(str(key)):
+                    yield value
+                else:
+                    yield from secrets_within(value)
+        case list() | tuple():
+            for item in data:
+                yield from secrets_within(item)
+
+
+def blank_within(data: Any) -> Any:
+    """Return free-form `data` with `***` for the texts that `secrets_within` yields."""
+    match data:
+        case dict():
+            return {
+                key: BLANK
+                if isinstance(value, str) and _speaks_of_secret(str(key))
+                else blank_within(value)
+                for key, value in data.items()
+            }
+        case list() | tuple():
+            return [blank_within(item) for item in data]
+    return data
+
+
+def _speaks_of_secret(key: str) -> bool:
+    return not _SECRET_WORDS.isdisjoint(word.lower() for word in _WORD.findall(key))
 
 
 def _options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ TEXT = """
         cmd: srv --port ${PORT} --api-key sk-upstream
         env: [HF_TOKEN=hf_env_value, A=1]
         cmdStop: sh -c "stop --api-key sk-for-stop"
-        metadata: {note: "uses hf_env_value", n: 5}
+        metadata: {note: "uses hf_env_value", n: 5, demo: {accessToken: "demo-token-1"}}
         aliases: [bb, bbb]
         ram: 1GiB
         vram: 8GiB
@@ -40,7 +40,9 @@ def test_the_document_has_the_files_own_keys() -> None:
     assert (b["proxy"], b["checkEndpoint"]) == ("http://localhost:5801", "/health")
     assert (b["ttl"], b["unloadTimeout"], b["concurrencyLimit"]) == (60, 10, 0)
     assert (b["aliases"], b["env"]) == (["bb", "bbb"], ["HF_TOKEN=***", "A=1"])
-    assert b["metadata"] == {"note": "uses ***", "n": 5}
+    assert b["metadata"] == {
+        "note": "uses ***", "n": 5, "demo": {"accessToken": "***"},
+    }  # fmt: skip
     assert document["groups"]["g"] == {
         "swap": True, "exclusive": True, "persistent": False, "members": ["a"],
     }  # fmt: skip

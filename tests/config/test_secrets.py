@@ -9,9 +9,11 @@ from llmsnap.config.secrets import (
     blank_argv,
     blank_assignment,
     blank_command,
+    blank_within,
     is_telling,
     names_secret,
     secret_values,
+    secrets_within,
     server_key,
 )
 
@@ -139,3 +141,22 @@ def test_nothing_is_no_secret() -> None:
 def test_the_key_that_a_server_asks_for(argv: list[str], env: dict[str, str], key: str) -> None:
     """The first of those in its command, else in a variable that it reads."""
     assert server_key(argv, env) == key
+
+
+def test_free_form_data_is_judged_by_its_keys() -> None:
+    """Word by word, at any depth; numbers and lists of words aren't secrets."""
+    data = {
+        "apiKey": "one",
+        "nested": [{"HF_TOKEN": "two", "client-secret": "three"}, {"password": {"is": "no"}}],
+        "tokenizer": "llama",
+        "keywords": "a, b",
+        "max_tokens": 4096,
+        "token": 7,
+        "keys": ["x"],
+    }
+    assert list(secrets_within(data)) == ["one", "two", "three"]
+    assert blank_within(data) == {
+        **data,
+        "apiKey": "***",
+        "nested": [{"HF_TOKEN": "***", "client-secret": "***"}, {"password": {"is": "no"}}],
+    }
