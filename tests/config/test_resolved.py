@@ -64,8 +64,9 @@ def test_no_secret_is_in_the_document() -> None:
 
 
 def test_all_secrets() -> None:
-    """Of models, clients and macros; a key of one letter would blank everything."""
+    """Of models, clients, macros and metadata; a key of one letter would blank everything."""
     assert all_secrets(loaded(TEXT).config) == (
+        "demo-token-1",
         "hf_env_value",
         "hf_macro_value",
         "sk-client-key",
