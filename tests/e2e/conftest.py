@@ -26,7 +26,7 @@ def models() -> dict[str, Path]:
     return {name: tiny_gguf(seed) for seed, name in enumerate("abc")}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def configure(models: Mapping[str, Path]) -> Configure:
     """Write a configuration over the small models, each declared at 400 MiB."""
 

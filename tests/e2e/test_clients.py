@@ -19,7 +19,7 @@ from tests.helpers.ports import free_port
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 WEATHER: dict[str, object] = {
     "type": "object",
@@ -28,10 +28,13 @@ WEATHER: dict[str, object] = {
 }
 
 
-@pytest_asyncio.fixture
-async def proxy(configure: Configure, tmp_path: Path) -> AsyncIterator[ProxyProcess]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxy(
+    configure: Configure, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ProxyProcess]:
     """Two real models behind the proxy."""
-    async with running_proxy(configure(), tmp_path, env=server_environment()) as running:
+    folder = tmp_path_factory.mktemp("clients")
+    async with running_proxy(configure(), folder, env=server_environment()) as running:
         yield running
 
 
@@ -64,7 +67,7 @@ async def test_openai_lists_and_chats(proxy: ProxyProcess, direct_texts: Mapping
 
 
 async def test_openai_streams(proxy: ProxyProcess, direct_texts: Mapping[str, str]) -> None:
-    """A stream of a cold model, joined, is the whole text."""
+    """A stream of a model that has to come up first, joined, is the whole text."""
     async with openai_client(proxy) as client:
         stream = await client.chat.completions.create(
             model="b",

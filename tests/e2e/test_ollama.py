@@ -18,15 +18,16 @@ from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 HI = [{"role": "user", "content": "hi"}]
 SHORT = {"num_predict": 8, "temperature": 0}
 
 
-@pytest_asyncio.fixture
-async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProxyProcess]:
     """A model that talks and one that embeds."""
+    folder = tmp_path_factory.mktemp("ollama")
     talks = server_argv(tiny_gguf())
     embeds = server_argv(tiny_gguf(1), extra=["--embeddings", "--pooling", "mean"])
     models = {
@@ -35,11 +36,11 @@ async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
     }
     config = {"ollamaApi": True, "startPort": free_ports(2), "sleep": {"mode": "off"}}
     text = json.dumps({**config, "models": models})
-    async with running_proxy(text, tmp_path, env=server_environment()) as running:
+    async with running_proxy(text, folder, env=server_environment()) as running:
         yield running
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(proxy: ProxyProcess) -> AsyncIterator[ollama.AsyncClient]:
     """Ollama's client."""
     async with ollama.AsyncClient(host=proxy.url) as client:
@@ -83,8 +84,11 @@ async def test_it_embeds(client: ollama.AsyncClient) -> None:
     assert several.prompt_eval_count
 
 
-async def test_it_lists_shows_and_sees_what_runs(client: ollama.AsyncClient) -> None:
+async def test_it_lists_shows_and_sees_what_runs(
+    client: ollama.AsyncClient, proxy: ProxyProcess
+) -> None:
     """And a model that is told to go is gone."""
+    assert (await proxy.post("/api/models/unload"))[0] == 200
     assert [model.model for model in (await client.list()).models] == ["a", "e"]
     assert (await client.show("a:latest")).capabilities == ["completion", "tools"]
     assert not (await client.ps()).models
@@ -146,14 +150,15 @@ def weather(days: int) -> str:
     return "sunny" if days == 3 else "unknown"
 
 
-@pytest_asyncio.fixture
-async def talker(tmp_path: Path) -> AsyncIterator[ollama.AsyncClient]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def talker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ollama.AsyncClient]:
     """A client, and a model `t` that can what no small one can."""
+    folder = tmp_path_factory.mktemp("talker")
     command = f"{sys.executable} -m tests.helpers.children.talker ${{PORT}}"
     config = {"ollamaApi": True, "startPort": free_ports(1), "sleep": {"mode": "off"}}
     text = json.dumps({**config, "models": {"t": {"cmd": command}}})
     async with (
-        running_proxy(text, tmp_path) as running,
+        running_proxy(text, folder) as running,
         ollama.AsyncClient(host=running.url) as client,
     ):
         yield client

@@ -94,7 +94,7 @@ async def test_a_client_who_left_is_noticed_while_it_is_slow() -> None:
         await stands_still(lambda: sent)
         writer.transport.abort()
 
-        await eventually(lambda: stage.server.gone == 1, timeout_s=1)
+        await eventually(lambda: stage.server.gone == 1)
         await stage.nobody_is_left()
 
 

@@ -90,7 +90,7 @@ async def test_a_plain_connection_is_kept_but_briefly(pool: Pool, server: Script
     assert pool.take() is connection
     pool.release(connection, True)
 
-    await eventually(lambda: server.gone == 1, timeout_s=2)
+    await eventually(lambda: server.gone == 1)
 
 
 async def test_idle_connections_are_closed_in_time(
