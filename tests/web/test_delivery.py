@@ -17,6 +17,7 @@ from tests.web.scripted import STREAM_HEAD, Line, Received, Script, say_ok, whol
 from tests.web.stage import PING_S, Stage, read_until, staged
 
 STREAM = b'{"model":"a","stream":true}'
+PING = b": ping\n\n"
 
 
 def saying(*parts: bytes) -> Script:
@@ -194,24 +195,26 @@ async def test_headers_against_buffering_arent_doubled() -> None:
 
 async def test_u45_u46_silence_is_filled_between_events_only() -> None:
     """After the head, and after a whole event; never in the middle of one."""
+    pieces = asyncio.Queue[bytes]()
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        await asyncio.sleep(PING_S * 2.5)
-        await line.chunk(b"data: 1\n\ndata: ")
-        await asyncio.sleep(PING_S * 2.5)
-        await line.chunk(b"2\n\n")
-        await asyncio.sleep(PING_S * 2.5)
+        while piece := await pieces.get():
+            await line.chunk(piece)
         await line.say(b"0\r\n\r\n")
 
     async with staged(script) as stage, stage.ask(STREAM) as answer:
-        text = await answer.read()
+        await read_until(answer, PING * 2)
+        pieces.put_nowait(b"data: 1\n\ndata: ")
+        await asyncio.sleep(PING_S * 2.5)
+        pieces.put_nowait(b"2\n\n")
+        heard = b""
+        while not heard.endswith(b"data: 1\n\ndata: 2\n\n" + PING * 2):
+            heard += await read_until(answer, PING)
+        pieces.put_nowait(b"")
+        rest = await answer.read()
 
-    pings = b": ping\n\n"
-    assert text.replace(pings, b"") == b"data: 1\n\ndata: 2\n\n"
-    assert text.startswith(pings * 2)
-    assert text.endswith(pings * 2)
-    assert b"data: 1\n\ndata: 2\n\n" in text
+    assert (heard + rest).replace(PING, b"") == b"data: 1\n\ndata: 2\n\n"
 
 
 async def test_an_upstreams_own_comments_are_enough() -> None:
@@ -219,13 +222,13 @@ async def test_an_upstreams_own_comments_are_enough() -> None:
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        for _n in range(10):
+        for _n in range(7):
             await line.chunk(b": still here\n\n")
-            await asyncio.sleep(PING_S / 4)
+            await asyncio.sleep(0.1)
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script) as stage, stage.ask(STREAM) as answer:
-        assert await answer.read() == b": still here\n\n" * 10
+    async with staged(script, ping_s=0.5) as stage, stage.ask(STREAM) as answer:
+        assert await answer.read() == b": still here\n\n" * 7
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,9 @@ async def test_a_stream_with_a_length_may_grow() -> None:
 
     async with staged(script) as stage, stage.ask(STREAM) as answer:
         assert "Content-Length" not in answer.headers
-        assert await answer.read() == b": ping\n\ndata: 1\n\n"
+        text = await answer.read()
+        assert text.startswith(PING)
+        assert text.replace(PING, b"") == b"data: 1\n\n"
 
 
 # ---- while a stream waits for its model --------------------------------------------------------

@@ -393,13 +393,14 @@ async def test_a_server_that_speaks_isnt_stalled() -> None:
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        for _n in range(8):
-            await asyncio.sleep(0.05)
+        for _n in range(7):
+            await asyncio.sleep(0.1)
             await line.chunk(b"data: x\n\n")
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script, model=STALLING) as stage:
-        assert await stage.text(STREAM) == "data: x\n\n" * 8
+    model = ModelConfig(cmd="serve a", stall_timeout_s=0.5)
+    async with staged(script, model=model, ping_s=60) as stage:
+        assert await stage.text(STREAM) == "data: x\n\n" * 7
         assert stage.lender.ended == []
 
 

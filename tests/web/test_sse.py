@@ -84,9 +84,9 @@ async def test_silence_is_noticed_again_and_again() -> None:
 async def test_whatever_is_noted_begins_it_anew() -> None:
     """A stream that speaks often enough is never told to be silent."""
     rung: list[int] = []
-    silence = sse.Silence(asyncio.get_running_loop(), 0.2, lambda: rung.append(1))
-    for _ in range(8):
-        await asyncio.sleep(0.05)
+    silence = sse.Silence(asyncio.get_running_loop(), 0.5, lambda: rung.append(1))
+    for _ in range(7):
+        await asyncio.sleep(0.1)
         silence.note()
 
     assert rung == []
