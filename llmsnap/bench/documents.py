@@ -25,7 +25,9 @@ def markdown(report: Report) -> str:
 def facts(report: Report) -> list[str]:
     """Return where, when and with what it was measured, a sentence each."""
     machine = report.machine
-    engines = ", ".join(f"{name} {what}" for name, what in report.engines.items())
+    engines: dict[str, list[str]] = {}
+    for name, what in report.engines.items():
+        engines.setdefault(what, []).append(name)
     found = [
         f"Measured on {report.made_at[:10]} with llmsnap {report.version} on {machine.system}, "
         f"{machine.cores} cores of {machine.processor}, "
@@ -34,7 +36,8 @@ def facts(report: Report) -> list[str]:
         + (f", NVIDIA's driver {machine.driver}." if machine.driver else "."),
     ]
     if engines:
-        found.append(f"Engines: {engines}.")
+        told = (f"{what} ({', '.join(names)})" for what, names in engines.items())
+        found.append(f"Engines: {'; '.join(told)}.")
     if machine.disk_bytes_per_s:
         found.append(f"The disk reads a model's file at {machine.disk_bytes_per_s / 1e9:.2f} GB/s.")
     if report.ended:

@@ -133,29 +133,41 @@ def _line(
     return parts
 
 
+def bars(values: Mapping[str, float], palette: Palette, unit: str) -> str:
+    """Return a horizontal bar a value, in its own colour."""
+    return _rows({name: {name: value} for name, value in values.items()}, palette, unit, [])
+
+
 def stacks(rows: Mapping[str, Mapping[str, float]], palette: Palette) -> str:
     """Return a horizontal bar a row, of parts one after the other, in seconds."""
     there = {name for parts in rows.values() for name in parts}
+    return _rows(rows, palette, "s", [name for name in palette.names if name in there])
+
+
+def _rows(
+    rows: Mapping[str, Mapping[str, float]], palette: Palette, unit: str, legend: Sequence[str]
+) -> str:
     longest = max((sum(parts.values()) for parts in rows.values()), default=0.0) or 1.0
     label_width = min(340, 16 + 7 * max(map(len, rows), default=0))
-    scale = (_WIDTH - label_width - 80) / longest
+    scale = (_WIDTH - label_width - 110) / longest
     drawn: list[str] = []
     for number, (label, parts) in enumerate(rows.items()):
         y, x = 8 + number * _ROW, float(label_width)
         drawn.append(_text(label_width - 8, y + 14, label, "end"))
         for name in (name for name in palette.names if name in parts):
             width = parts[name] * scale
-            title = escape(f"{label}: {name} {parts[name]:.3g} s")
+            title = escape(f"{label}: {name} {parts[name]:.3g} {unit}")
             drawn.append(
                 f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 6}" '
                 f'fill="{palette.colour(name)}"><title>{title}</title></rect>'
             )
             x += width
-        drawn.append(_text(x + 6, y + 14, f"{sum(parts.values()):.3g} s"))
-    legend_at = 8 + len(rows) * _ROW + 18
-    names = [name for name in palette.names if name in there]
-    drawn += _legend(names, palette, legend_at)
-    return _svg(drawn, legend_at + _legend_height(names))
+        drawn.append(_text(x + 6, y + 14, f"{sum(parts.values()):.3g} {unit}"))
+    bottom = 8 + len(rows) * _ROW
+    if legend:
+        drawn += _legend(legend, palette, bottom + 18)
+        bottom += 18 + _legend_height(legend)
+    return _svg(drawn, bottom)
 
 
 def _grid(scale: _Scale) -> list[str]:

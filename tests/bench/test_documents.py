@@ -11,7 +11,8 @@ import pytest
 from msgspec import structs
 
 from llmsnap.bench.documents import compared, markdown, same_machine, sheet
-from llmsnap.bench.page import page, plots
+from llmsnap.bench.page import page
+from llmsnap.bench.pictures import plots
 from llmsnap.bench.report import Report, read, write
 from llmsnap.bench.rows import COLUMNS, table
 from llmsnap.bench.samples import Scene
@@ -124,6 +125,40 @@ def test_the_page_stands_by_itself(full: Report) -> None:
     assert len(drawn) == 3
     for svg in drawn.values():
         assert ET.fromstring(svg).tag.endswith("svg")
+
+
+def test_settings_of_a_cache_are_plotted_side_by_side() -> None:
+    """By state, over the lengths; how fast they write and how large they are besides."""
+    samples = [
+        sample(1.0, model=name, scene=scene, length=length, tokens_per_s=20.0)
+        for name in ("kv-f16", "kv-q8_0")
+        for scene in (Scene.NEW, Scene.AWAKE)
+        for length in (512, 4096)
+    ]
+    found = report(*samples)
+    found.kind, found.settings = "kv", {"kv_bytes": {"kv-f16": 2**20, "kv-q8_0": None}}
+
+    drawn = plots(found)
+    assert [*drawn] == [
+        "new text: time to the first token",
+        "awake: time to the first token",
+        "writing after 4096 tokens",
+        "the cache's size",
+    ]
+    assert all(name in drawn["writing after 4096 tokens"] for name in ("kv-f16", "kv-q8_0"))
+    assert "kv-q8_0" not in drawn["the cache's size"]
+    for svg in drawn.values():
+        assert ET.fromstring(svg).tag.endswith("svg")
+
+
+def test_one_length_makes_no_line() -> None:
+    """But a bar for each state, in the same colours."""
+    lined = plots(report(sample(), sample(length=4096)))
+    barred = plots(report(sample()))
+
+    assert "<polyline" in lined["m: time to the first token"]
+    assert "<polyline" not in barred["m: time to the first token"]
+    assert "1 s</text>" in barred["m: time to the first token"]
 
 
 def test_an_empty_report_has_a_page() -> None:

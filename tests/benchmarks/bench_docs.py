@@ -30,7 +30,7 @@ from msgspec import structs
 
 from llmsnap.bench.disks import may_forget
 from llmsnap.bench.documents import markdown
-from llmsnap.bench.page import plots
+from llmsnap.bench.pictures import plots
 from llmsnap.bench.report import Report, read, write
 from llmsnap.bench.samples import OURS
 from llmsnap.cli.demo import find_gemma3, find_smollm2
