@@ -14,6 +14,7 @@ from tests.browser.conftest import Open, Window
 from tests.gpu.holder import Holder
 from tests.gpu.swaps import config_for, knows_how_to_sleep
 from tests.helpers.proxy_process import running_proxy
+from tests.helpers.waiting import eventually
 from tests.sim.fixtures import libraries, make_world, world
 from tests.sim.gauge import with_repository
 from tests.sim.world import World, card
@@ -74,11 +75,15 @@ async def test_each_card_shows_who_holds_it(
 
 
 async def widths_add_up(device: Locator) -> None:
-    """What is drawn is as wide as what is said: shares of all that the card has."""
-    drawn = await device.get_by_role("img").evaluate(WIDTH)
+    """Wait until what is drawn is as wide as what is said: shares of all that the card has."""
     used = await device.locator("p").inner_text()
     part, whole = re.findall(r"([\d.]+ [MG]iB)", used)[:2]
-    assert drawn == pytest.approx(mebibytes(part) / mebibytes(whole), abs=0.02)
+    share = pytest.approx(mebibytes(part) / mebibytes(whole), abs=0.02)
+
+    async def adds_up() -> bool:
+        return bool(await device.get_by_role("img").evaluate(WIDTH) == share)
+
+    await eventually(adds_up)
 
 
 def mebibytes(text: str) -> float:

@@ -28,6 +28,11 @@ pytestmark = [
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WANTED = bool(os.environ.get("LLMSNAP_SCREENSHOTS"))
+GOES_BACK = """() => {
+    const first = document.querySelector('[data-lane="gemma3"] [data-look]');
+    return first && parseFloat(first.style.left) < 80;
+}"""
+"""Whether the timeline shows what was before the page was opened."""
 STORY = "The harbour lies still, and the boats are coming home one after the other. "
 
 
@@ -96,6 +101,7 @@ async def settled(window: Window) -> None:
     await expect(window.page.locator("#link")).to_have_text("live")
     swap = window.page.locator(".swaps .swap b").first
     await expect(swap).to_have_text("gemma3")
+    await window.page.wait_for_function(GOES_BACK)
     await window.page.evaluate("scrollTo(0, 0)")
 
 
