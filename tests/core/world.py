@@ -32,6 +32,7 @@ from llmsnap.core.messages import (
     Event,
     ForeignChanged,
     Found,
+    KeepRequested,
     LackChanged,
     ModelChanged,
     ModelGoing,
@@ -521,6 +522,10 @@ class World:
         self.asked_to_sleep.add(model)
         self.feed(SleepRequested(model))
 
+    def keep(self, model: str, keep_s: float) -> None:
+        """A client says how long a model is to be kept."""
+        self.feed(KeepRequested(model, keep_s))
+
     def learn(self, model: str) -> None:
         """A probe measures what a model takes while it is ready."""
         process, spec = self.processes.get(model), self.specs[model]
@@ -811,6 +816,7 @@ def script(world: World, events: int) -> None:
                 world.after(when, world.unload, name, rng.choice([0.0, 5.0, 60.0]))
             case "sleep":
                 world.after(when, world.ask_to_sleep, name)
+                world.after(when * rng.random(), world.keep, name, rng.choice([0.0, 15.0, inf]))
             case "release":
                 limits = rng.choice([60.0, 300.0]), rng.choice([0.0, 5.0, inf])
                 refuse = rng.random() < 0.3
