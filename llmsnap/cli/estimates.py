@@ -11,6 +11,7 @@ from typing import Any
 from llmsnap.config.memory import HOST, declared_need
 from llmsnap.config.quantities import size_text
 from llmsnap.config.schema import Config, ModelConfig
+from llmsnap.doctor.conversations import advice_on_conversations
 from llmsnap.errors import ModelFileError
 from llmsnap.memory.advice import advice_for
 from llmsnap.memory.capacity import SWAP
@@ -43,9 +44,9 @@ def estimates_of(config: Config, environ: Mapping[str, str]) -> Estimates:
             if estimate is not None:
                 found[id_] = estimate
     pairs = {id_: (found[id_], _declared(config.models[id_], devices)) for id_ in found}
-    return Estimates(
-        found=found, advice=tuple(advice_for(pairs, devices.get(HOST))), faults=tuple(faults)
-    )
+    talks = (f"{id_}: {sentence}" for id_, sentence in advice_on_conversations(config, environ))
+    advice = (*advice_for(pairs, devices.get(HOST)), *talks)
+    return Estimates(found=found, advice=advice, faults=tuple(faults))
 
 
 def document(estimate: Estimate) -> dict[str, Any]:

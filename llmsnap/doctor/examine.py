@@ -10,6 +10,7 @@ from typing import Any
 
 from llmsnap.config.loader import Loaded
 from llmsnap.doctor import gpu
+from llmsnap.doctor.conversations import conversations
 from llmsnap.doctor.finding import Finding, Status
 from llmsnap.doctor.gpu import Cuda, Gpus, SelfTest
 from llmsnap.doctor.prospects import Ground, Prospect, prospects
@@ -62,6 +63,7 @@ async def examine(case: Case) -> Report:
     if case.loaded is not None:
         findings.append(configuration(case.loaded))
         findings += commands(case.loaded.config, case.environ)
+        findings += conversations(case.loaded.config, case.environ)
     findings.append(await llama_server(case.environ, config))
     findings += await ports(case.host, case.port, config)
     findings.append(state(case.state))

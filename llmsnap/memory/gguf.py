@@ -19,7 +19,7 @@ from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import ModelFileError
 from llmsnap.memory.compute_buffers import compute_of, overhead_of
 from llmsnap.memory.gguf_header import Header, read_header
-from llmsnap.memory.kv_cache import cache_of, checkpoint_bytes, context_for
+from llmsnap.memory.kv_cache import cache_of, checkpoint_bytes, context_for, swa_full_bytes
 from llmsnap.memory.layout import layout_for
 from llmsnap.memory.llama_flags import Flags, read_flags
 from llmsnap.memory.model_shape import Shape, shape_of
@@ -66,6 +66,10 @@ class Estimate:
     """What llama-server chooses by what is free when it starts, as the command says nothing."""
     is_bounded: bool = True
     """Whether the command says how much it may keep of past conversations."""
+    swa_full_bytes: int | None = None
+    """What `--swa-full` would add; None: it is there, or the model has no sliding window."""
+    is_recurrent: bool = False
+    """Whether some layers keep a state instead of what they have seen."""
     notes: tuple[str, ...] = ()
     """What may make it wrong, in words for the operator."""
 
@@ -121,6 +125,8 @@ class _Sums:
         self._checkpoint = 0
         self._notes: list[str] = []
         self._process_counted = False
+        self._swa_full: int | None = None
+        self._is_recurrent = False
 
     def add_model(self, flags: Flags) -> None:
         """Add a language model: the one that answers, or the one that drafts."""
@@ -136,6 +142,8 @@ class _Sums:
         self._add("compute", compute_of(flags, shape, layout, context))
         if not self._process_counted:
             self._add("overhead", overhead_of(flags, shape, layout, context))
+            self._swa_full = swa_full_bytes(flags, shape, layout)
+            self._is_recurrent = not shape.is_plain
             self._process_counted = True
         self._notes += _notes(flags, shape, layout.gpus)
 
@@ -169,6 +177,8 @@ class _Sums:
             unset=unset,
             is_bounded=flags.pooled
             or (flags.cache_ram_mib is not None and flags.cache_ram_mib >= 0),
+            swa_full_bytes=self._swa_full,
+            is_recurrent=self._is_recurrent,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 

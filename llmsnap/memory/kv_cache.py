@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from llmsnap.config.memory import HOST
@@ -55,6 +55,15 @@ def cache_of(flags: Flags, shape: Shape, layout: Layout, context: Context) -> Ma
         size += layer.state * _FLOAT_BYTES * flags.parallel
         needs[device if flags.kv_offload else HOST] += size
     return needs
+
+
+def swa_full_bytes(flags: Flags, shape: Shape, layout: Layout) -> int | None:
+    """Return how many bytes `--swa-full` would add; None: it is there, or no layer has a window."""
+    if flags.swa_full or not any(layer.windowed for layer in shape.layers):
+        return None
+    full = replace(flags, swa_full=True)
+    more, now = (cache_of(how, shape, layout, context_for(how, shape)) for how in (full, flags))
+    return sum(more.values()) - sum(now.values())
 
 
 def checkpoint_bytes(flags: Flags, shape: Shape) -> int:

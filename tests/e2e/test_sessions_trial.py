@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import Configure
 from tests.e2e.test_sessions import LONG, Talk, logged, say
-from tests.helpers.llama import server_argv
+from tests.helpers.llama import made_gguf, server_argv
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.waiting import eventually
@@ -96,3 +96,23 @@ async def test_a_request_ends_the_test_and_is_served(
         assert answer["choices"][0]["message"]["content"]
         status, said = await test
         assert (status, "all is quiet" in str(said)) == (409, True), said
+
+
+@pytest.mark.parametrize(("more", "verdict"), [((), "useless"), (("--swa-full",), "used")])
+async def test_a_sliding_window_is_found_out(
+    tmp_path: Path, more: tuple[str, ...], verdict: str
+) -> None:
+    """Nothing is saved of it then."""
+    model = made_gguf("swa-512", layers=6, window=512)
+    command = " ".join(server_argv(model, extra=more))
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        _, found = await proxy.post("/api/sessions/test/a")
+        assert found["verdict"] == verdict, found
+        await proxy.post("/api/models/unload")
+        talk: Talk = []
+        await say(proxy, talk, LONG)
+        await proxy.post("/api/models/unload")
+        _, answer = await proxy.get("/api/sessions")
+        assert len(answer["sessions"]) == (verdict == "used")
+        assert bool(answer["refusals"]) == (verdict == "useless")
