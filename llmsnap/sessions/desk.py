@@ -27,7 +27,7 @@ from llmsnap.sessions.saving import Saver, State
 from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
 from llmsnap.sessions.subject import Process, Shared, SlotSpoiled, Subject
 from llmsnap.sessions.trial import Attempt, Found, Trial, empty_slot
-from llmsnap.sessions.turns import Restore, Turn, holders
+from llmsnap.sessions.turns import Restore, Turn, holders, likely_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -125,10 +125,8 @@ class Desk:
             wish = await self._wish(turn, chain, state)
             self._is_restoring = wish is not None
             try:
-                if all(slot.id_task >= 0 for slot in state.slots):
-                    self.refusal = await self._saver.save_displaced(state)
-                elif self._empties_idle:
-                    least = self.min_tokens
+                if state.is_full or self._empties_idle:
+                    least = 1 if state.is_full else self.min_tokens
                     self.refusal = await self._saver.save_displaced(state, least_new=least)
                 return await self._restore(turn, wish, state) if wish is not None else None
             finally:
@@ -307,19 +305,21 @@ class Desk:
             self._tell(saved, "refused")
             logger.warning("model %s: a saved conversation is lost: %s", process.model, fault)
             return None
-        if not await self._make_way(state, slot, saved, taken):
+        if not await self._make_way(turn, state, slot, saved, taken):
             return None
         await self._read(turn, wish, state, slot.id)
         return slot.id if turn.restored is not None and len(state.slots) > 1 else None
 
     async def _make_way(
-        self, state: State, target: Slot, saved: Saved, taken: Collection[int]
+        self, turn: Turn, state: State, target: Slot, saved: Saved, taken: Collection[int]
     ) -> bool:
         """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does."""
         if not is_shared(self._subject.argv, self._subject.env):
             return True
         held = {t.restored.slot: t.restored.saved.tokens for t in self._proving if t.restored}
-        going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken)
+        under_way = [t for t in self._open.values() if t is not turn and not t.record.ended_at]
+        coming = likely_tokens(under_way, self._turns)
+        going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken, coming=coming)
         if going:
             self.refusal = await self._saver.save_displaced(state)
         ours = holders(state.turns, state.slots)

@@ -71,16 +71,20 @@ def to_empty(
     *,
     held: Mapping[int, int],
     taken: Collection[int],
+    coming: int = 0,
 ) -> list[Slot] | None:
     """Return which slots must be emptied before `tokens` fit into `target`; None: it won't fit.
 
-    Those of `taken`, and those at work, stay. `held` says what a slot holds that doesn't tell. What
-    the server doesn't tell the size of is left to it.
+    Those of `taken`, and those at work, stay. `held` says what a slot holds that doesn't tell, and
+    `coming` what those at work will hold at least. What the server doesn't tell the size of is left
+    to it.
     """
     if not target.n_ctx:
         return []
-    holding = {s.id: held.get(s.id) or s.n_prompt_tokens or 0 for s in slots if s is not target}
-    lack = sum(holding.values()) + tokens - target.n_ctx
+    others = [slot for slot in slots if slot is not target]
+    holding = {s.id: max(held.get(s.id, 0), s.n_prompt_tokens or 0) for s in others}
+    at_work = sum(holding[slot.id] for slot in others if slot.is_processing)
+    lack = sum(holding.values()) + max(0, coming - at_work) + tokens - target.n_ctx
     going: list[Slot] = []
     for slot in sorted(slots, key=lambda slot: (slot.id_task, slot.id)):
         if lack <= 0:

@@ -56,6 +56,11 @@ class State:
     turns: Sequence[Turn]
     min_tokens: int
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another conversation takes the place of one."""
+        return all(slot.id_task >= 0 for slot in self.slots)
+
 
 @dataclass(frozen=True, slots=True)
 class Saving:

@@ -116,6 +116,15 @@ class Restore:
     """Whether the request goes on where the saved one ended, so that all of it should be."""
 
 
+def likely_tokens(turns: Iterable[Turn], ended: Iterable[Turn]) -> int:
+    """Return how many tokens `turns` ask together, going by those that have `ended`.
+
+    A token is a byte at least.
+    """
+    shares = [turn.held / len(turn.body) for turn in ended if turn.body]
+    return round(sum(len(turn.body) for turn in turns) * min(1.0, max(shares, default=1.0)))
+
+
 def holders(turns: Sequence[Turn], slots: Iterable[Slot]) -> dict[int, Turn]:
     """Return which of `turns`, in the order in which they began, each slot holds, by its id.
 

@@ -76,6 +76,14 @@ def test_the_idle_ones_that_were_used_longest_ago_make_room(
     assert (None if found is None else [slot.id for slot in found]) == going
 
 
+def test_e08_room_is_left_for_what_others_are_about_to_read() -> None:
+    """A request that is under way takes its room while a restore is ordered."""
+    others = [slot(1, 500, 1, busy=True), slot(2, 400, 2)]
+    for coming, going in ((500, []), (1600, []), (1800, [2]), (2500, None)):
+        found = to_empty([EMPTY, *others], EMPTY, 2000, held={}, taken=(), coming=coming)
+        assert (None if found is None else [slot.id for slot in found]) == going
+
+
 def test_nothing_is_emptied_where_the_context_isnt_told() -> None:
     """Then it's left to the server."""
     assert to_empty([Slot(0), slot(1, 9000, 1)], Slot(0), 2000, held={}, taken=()) == []
