@@ -19,8 +19,8 @@ from llmsnap.bench.report import Report, write, write_text
 from llmsnap.bench.rows import COLUMNS, table
 from llmsnap.bench.run import INTERRUPTED, Progress
 from llmsnap.bench.swap import SwapBench
-from llmsnap.cli.ps import duration
 from llmsnap.cli.tables import made_table, print_table
+from llmsnap.config.quantities import span_text
 from llmsnap.errors import LlmsnapError
 
 _SOME_FAILED: Final = 3
@@ -79,7 +79,7 @@ def say(line: str) -> None:
 def progress_line(progress: Progress) -> str:
     """Return how far a run is, in words."""
     case = progress.case
-    left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+    left = "" if progress.left_s is None else f", about {span_text(progress.left_s)} left"
     return (
         f"{progress.done} of {progress.all}{left}: {case.model}, {case.length} tokens, "
         f"{case.state}, {case.server}" + (" (to warm up)" if progress.is_warm_up else "")

@@ -12,6 +12,7 @@ import click
 
 from llmsnap.cli.client import as_json, talks_to_proxy
 from llmsnap.client.proxy import Client
+from llmsnap.config.quantities import rough_size, span_text
 
 _COLUMNS: Final = (
     "model",
@@ -26,8 +27,6 @@ _COLUMNS: Final = (
     "aliases",
 )
 _PERIOD_S: Final = 1.0
-_GIB: Final = 1024**3
-_MIB: Final = 1024**2
 
 
 @click.command()
@@ -87,7 +86,7 @@ def _row(model: dict[str, Any]) -> list[str]:
         _places(model.get("bytes", {})),
         str(model["in_flight"] or ""),
         str(model["waiting"] or ""),
-        "" if idle is None else duration(idle),
+        "" if idle is None else span_text(idle),
         "" if is_up else f"{model['back_s']:.1f}s",
         model["driver"] or ("stops" if model["sleep_refusals"] else ""),
         str(model["pid"] or ""),
@@ -99,19 +98,4 @@ def _places(held: Mapping[str, int]) -> str:
     """Return where a model's bytes are: GPUs first, then RAM and swap."""
     last = ("host", "swap")
     order = sorted(held, key=lambda device: (device in last, device))
-    return ", ".join(f"{device} {size(held[device])}" for device in order)
-
-
-def size(amount: int) -> str:
-    """Return `amount` bytes for people."""
-    return f"{amount / _GIB:.1f} GiB" if amount >= _GIB else f"{amount / _MIB:.0f} MiB"
-
-
-def duration(seconds: float) -> str:
-    """Return `seconds` for people: the two largest units at most."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return ", ".join(f"{device} {rough_size(held[device])}" for device in order)

@@ -55,6 +55,29 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * factor)
 
 
+def rough_size(size: int) -> str:
+    """Return `size` bytes where nobody wants to read more digits: `8.2 GiB`, `512 MiB`."""
+    gib, mib = 1024**3, 1024**2
+    return f"{size / gib:.1f} GiB" if size >= gib else f"{size / mib:.0f} MiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds as people say them: `40 ms`, `0.2 s`, `4.1 s`, `75 s`."""
+    if seconds < 0.0995:
+        return f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+
+
+def span_text(seconds: float) -> str:
+    """Return a span for tables, its two largest units at most: `5s`, `2m05s`, `3h10m`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
 def size_text(size: int) -> str:
     """Return `size` bytes for people, such as `1.5 GiB`."""
     value = float(size)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from math import isfinite
 from typing import Final
 
+from llmsnap.config.quantities import size_text
 from llmsnap.core.board import Board, Release
 from llmsnap.core.lifecycle import State
 from llmsnap.core.slot import Slot, Ticket
@@ -25,10 +26,8 @@ from llmsnap.errors import (
     WaitedTooLong,
 )
 
-_GIB: Final = 1024**3
 _ONCE_MORE_S: Final = 30.0
 """When to ask again, where nobody knows how long it takes."""
-_MIB: Final = 1024**2
 
 _ON_ITS_WAY: Final = {
     State.STARTING: "it was still starting",
@@ -61,8 +60,8 @@ def does_not_fit(board: Board, slot: Slot) -> LlmsnapError:
     if slot.need is not None and (pins := _pins(board, slot, device)):
         beside = f" beside pinned {', '.join(pins)}"
     return DoesNotFit(
-        f"{slot.name!r} needs {size(needed)} of {device}, where "
-        f"{size(max(0, needed - lack))} of {size(capacity)} are available{beside}; "
+        f"{slot.name!r} needs {size_text(needed)} of {device}, where "
+        f"{size_text(max(0, needed - lack))} of {size_text(capacity)} are available{beside}; "
         "give it less context or fewer layers there, or raise the device's budget"
         + (", or unpin a model" if beside else "")
     )
@@ -76,14 +75,11 @@ def out_of_memory(board: Board, slot: Slot, error: LlmsnapError) -> LlmsnapError
             beside.update(other.share.bytes)
     is_known = slot.share is not None and not slot.share.alone
     unknown = "what it needs isn't known"
-    there = {
-        device: f"{size(max(0, board.ledger.room[device] - beside[device]))} of {device} was there"
-        for device in slot.booked
-    }
-    books = "".join(
-        f"; {text}, {f'{size(slot.booked[device])} was thought to do' if is_known else unknown}"
-        for device, text in sorted(there.items())
-    )
+    books = ""
+    for device, booked in sorted(slot.booked.items()):
+        left = size_text(max(0, board.ledger.room[device] - beside[device]))
+        thought = f"{size_text(booked)} was thought to do" if is_known else unknown
+        books += f"; {left} of {device} was there, {thought}"
     return OutOfMemory(
         f"{slot.name!r} ran out of memory while it was loaded, and again after room was made{books}"
         f"; give it less context or fewer layers. {error}"
@@ -143,16 +139,9 @@ def released(board: Board, held: Release, slot: Slot) -> LlmsnapError:
     )
 
 
-def size(amount: int) -> str:
-    """Return `amount` bytes for people."""
-    if amount >= _GIB:
-        return f"{amount / _GIB:.4g} GiB"
-    return f"{amount / _MIB:.4g} MiB" if amount >= _MIB else f"{amount} bytes"
-
-
 def _pins(board: Board, slot: Slot, device: str) -> list[str]:
     return [
-        f"{other.name!r} ({size(other.need[device])})"
+        f"{other.name!r} ({size_text(other.need[device])})"
         for other in board.pinned
         if other is not slot and other.need is not None and other.need.get(device)
     ]
@@ -176,7 +165,7 @@ def _in_the_way(board: Board, slot: Slot, closed: Collection[Slot]) -> list[str]
         or (other.share is not None and not devices.keys().isdisjoint(other.share.bytes))
     ]
     reasons += [
-        f"other programs use {size(used)} of {device}"
+        f"other programs use {size_text(used)} of {device}"
         for device, used in board.ledger.foreign.items()
         if used and device in devices
     ]

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from llmsnap.config.quantities import rough_size
 from llmsnap.errors import SleepFailed, SleepRefused, WakeFailed, WakeRefused
 from llmsnap.sleep.cuda_api import ProcessState, Result
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
@@ -226,10 +227,10 @@ class CudaDriver:
             if _has_left(holding, freed, after) and (holding.exact or freed == last):
                 return after
             if self._clock() >= deadline:
-                shown = sum(freed.values()) / 1024**3
+                shown = rough_size(sum(freed.values()))
                 raise SleepFailed(
-                    f"the driver says it is asleep, but {shown:.1f} GiB came back of "
-                    f"{holding.total_bytes / 1024**3:.1f} GiB"
+                    f"the driver says it is asleep, but {shown} came back of "
+                    f"{rough_size(holding.total_bytes)}"
                 )
             last = freed
             await asyncio.sleep(self._limits.poll_s)
@@ -298,8 +299,8 @@ class CudaDriver:
         for device, needed in asleep.needed.items():
             if free.get(device, 0) < needed:
                 return (
-                    f"{device} has {free.get(device, 0) / 1024**3:.1f} GiB free, and it needs "
-                    f"{needed / 1024**3:.1f} GiB"
+                    f"{device} has {rough_size(free.get(device, 0))} free, and it needs "
+                    f"{rough_size(needed)}"
                 )
         return ""
 

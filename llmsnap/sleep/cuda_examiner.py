@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from llmsnap.config.quantities import rough_size
 from llmsnap.sleep.cuda_api import ProcessState, state_name
 from llmsnap.sleep.cuda_client import CallLost, CudaClient
 from llmsnap.sleep.cuda_holding import Holding, Ineligible, find_holding, read_now
@@ -122,9 +123,6 @@ class Examiner:
         room = await self._host.room_for(holding.pid)
         if room < needed:
             raise Ineligible(
-                f"RAM is short: its copy needs {_gib(needed)}, and it may take {_gib(room)} more"
+                f"RAM is short: its copy needs {rough_size(needed)}, "
+                f"and it may take {rough_size(room)} more"
             )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 1024**3:.1f} GiB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from llmsnap.config.quantities import seconds_text
 from llmsnap.telemetry.record import MoveKind, MoveRecord, RequestRecord, phases_spent
 
 _LEAST_S: Final = 0.01
@@ -22,7 +23,8 @@ def _waits(record: RequestRecord) -> str:
     total_s = sum(seconds for seconds, _ in waits)
     if not waits:
         return "didn't wait"
-    return f"waited {duration(total_s)}: " + ", ".join(f"{duration(s)} {text}" for s, text in waits)
+    told = ", ".join(f"{seconds_text(seconds)} {text}" for seconds, text in waits)
+    return f"waited {seconds_text(total_s)}: {told}"
 
 
 def _wait_parts(record: RequestRecord) -> Iterator[tuple[float, str]]:
@@ -73,8 +75,8 @@ def _prefill(record: RequestRecord) -> str:
     if seconds is None or seconds < _LEAST_S:
         return ""
     if tokens is None or tokens.computed is None:
-        return f"{duration(seconds)} to read the prompt"
-    return f"{duration(seconds)} to read {counted(tokens.computed, 'token')} of the prompt"
+        return f"{seconds_text(seconds)} to read the prompt"
+    return f"{seconds_text(seconds)} to read {counted(tokens.computed, 'token')} of the prompt"
 
 
 def _cache(record: RequestRecord) -> str:
@@ -97,14 +99,7 @@ def _failure(record: RequestRecord) -> str:
 
 def tell_phases(move: MoveRecord) -> str:
     """Return the phases of a swap in a few words: `evict 0.9 s, wake 3.0 s`."""
-    return ", ".join(f"{name} {duration(s)}" for name, s in phases_spent(move.phases).items())
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them: `40 ms`, `0.2 s`, `4.1 s`, `75 s`."""
-    if seconds < 0.0995:
-        return f"{seconds * 1e3:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return ", ".join(f"{name} {seconds_text(s)}" for name, s in phases_spent(move.phases).items())
 
 
 def counted(number: int, what: str) -> str:

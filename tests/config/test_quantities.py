@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from llmsnap.config.quantities import parse_duration, parse_size, size_text
+from llmsnap.config.quantities import (
+    parse_duration,
+    parse_size,
+    rough_size,
+    seconds_text,
+    size_text,
+    span_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +62,29 @@ def test_no_sizes(text: str) -> None:
 def test_sizes_for_people(size: int, text: str) -> None:
     """Short, in the largest unit below."""
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 MiB"), (600 << 20, "600 MiB"), (8 << 30, "8.0 GiB"), (8_804_682_956, "8.2 GiB")],
+)
+def test_sizes_for_tables(size: int, text: str) -> None:
+    """GiB from one on, MiB below, no more digits than one compares."""
+    assert rough_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 ms"), (0.0994, "99 ms"), (0.1, "0.1 s"), (9.94, "9.9 s"), (9.96, "10 s")],
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    """As people say them."""
+    assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5.9, "5s"), (65, "1m05s"), (3599, "59m59s"), (11_400, "3h10m")]
+)
+def test_spans_for_tables(seconds: float, text: str) -> None:
+    """Two units at most."""
+    assert span_text(seconds) == text

@@ -9,17 +9,7 @@ import pytest
 from llmsnap.config.sections import GroupConfig
 from llmsnap.core.constraints import GroupRules
 from llmsnap.core.messages import Reject
-from llmsnap.core.reasons import size
 from tests.core.play import Play, arrive, foreign, model, ready, slept, unload
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(600 << 20, "600 MiB"), (8 << 30, "8 GiB"), (3 << 29, "1.5 GiB"), (0, "0 bytes")],
-)
-def test_sizes_are_for_people(amount: int, text: str) -> None:
-    """GiB from one on, MiB below, no more digits than one reads."""
-    assert size(amount) == text
 
 
 def test_does_not_fit_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 from llmsnap.core.cause import Cause, Why
 from llmsnap.core.messages import Phases
 from llmsnap.telemetry.record import Departure, MoveRecord, Pauses, RequestRecord
-from llmsnap.telemetry.story import duration, tell_phases, why
+from llmsnap.telemetry.story import tell_phases, why
 from llmsnap.telemetry.tokens import Tokens
 
 BEGAN = 100.0
@@ -128,15 +128,6 @@ def test_without_a_swap_nobody_is_named() -> None:
     assert why(request(waited, swap=None)) == (
         "waited 3.0 s: 1.0 s for other models to finish, 1.0 s to make room, 1.0 s to wake a"
     )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.0, "0 ms"), (0.0994, "99 ms"), (0.1, "0.1 s"), (9.94, "9.9 s"), (9.96, "10 s")],
-)
-def test_durations(seconds: float, said: str) -> None:
-    """As people say them."""
-    assert duration(seconds) == said
 
 
 def test_a_swaps_phases() -> None:
