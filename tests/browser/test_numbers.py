@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import Open
 from tests.helpers.crowd import Heard, ask_at_random, configuration
 from tests.helpers.proxy_process import running_proxy
+from tests.helpers.waiting import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -57,12 +58,25 @@ async def test_the_page_says_what_the_headers_said(opened: Open, tmp_path: Path)
             await page.get_by_label("Order").select_option("duration")
             await expect(page.locator(".request")).to_have_count(REQUESTS)
             _, listed = await proxy.get(f"/api/activity?limit={REQUESTS}&sort=duration")
+            await in_order(page, [str(row["id"]) for row in listed["data"]])
             requests = await page.locator(".request").all()
             for request, row in zip(requests, listed["data"], strict=True):
                 await agree(request, row)
             for request, row in list(zip(requests, listed["data"], strict=True))[:UNFOLDED]:
                 await request.get_by_role("button").click()
                 await tells_of_its_header(request, row, heard[row["client"]])
+
+
+async def in_order(page: Page, ids: list[str]) -> None:
+    """Wait until the rows are these."""
+
+    async def are_these() -> bool:
+        shown = await page.locator(".request").evaluate_all(
+            "all => all.map(x => x.dataset.request)"
+        )
+        return bool(shown == ids)
+
+    await eventually(are_these)
 
 
 async def agree(request: Locator, row: dict[str, Any]) -> None:
