@@ -83,6 +83,7 @@ class Fleet:
         drivers.adopt(config)
         self.config, self.books = config, books
         self.kept.adopt(books)
+        self.remembering.adopt(config)
         self.ahead.adopt(prefetches(config, draft.plans))
         runners = self.runners_for(draft.plans)
         event = Reconfigured(

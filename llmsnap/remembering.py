@@ -14,6 +14,7 @@ from msgspec import structs
 
 from llmsnap.config.engine import keeps_sessions, saves_into, sessions_folder, with_save_paths
 from llmsnap.config.schema import Config
+from llmsnap.config.sections import SessionsConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
 from llmsnap.errors import Conflict, LlmsnapError, ModelNotFound
@@ -60,7 +61,7 @@ class Remembering:
         self.vault = Vault(
             self._folder,
             Catalogue(self._store),
-            Limits(self._settings.budget_bytes, self._settings.max_age_s),
+            _limits(self._settings),
             _now,
         )
 
@@ -92,8 +93,16 @@ class Remembering:
         """Return `config` with commands that make servers save their slots here."""
         if self._keeper is None:
             return config
-        settled = structs.replace(config, sessions=self._settings)
-        return with_save_paths(settled, self._folder)
+        first = self._settings
+        settled = structs.replace(config.sessions, mode=first.mode, dir=first.dir)
+        return with_save_paths(structs.replace(config, sessions=settled), self._folder)
+
+    def adopt(self, config: Config) -> None:
+        """Go by the settings of a `fitted` configuration from now on."""
+        if self._keeper is not None:
+            settings = self._settings = config.sessions
+            self.vault.adopt(_limits(settings))
+            self._keeper.adopt(_habits(settings), settings.min_tokens)
 
     def follow(self, supervisor: Supervisor) -> None:
         """Look there for models that are up, and have processes restarted there."""
@@ -199,10 +208,9 @@ class Remembering:
             restart=self._restart,
             flush=recorder.flush,
         )
-        settings = self._settings
         return Keeper(
             shared,
-            Habits(snapshots=settings.snapshot, wakes_to_save=settings.wake_to_save),
+            _habits(self._settings),
             spawn=self._background.spawn,
             is_up=self._is_up,
             test=self._test_idle,
@@ -240,6 +248,14 @@ class Remembering:
     def _tell(self, outcome: Outcome) -> None:
         for listener in self.listeners:
             listener(outcome)
+
+
+def _limits(settings: SessionsConfig) -> Limits:
+    return Limits(settings.budget_bytes, settings.max_age_s)
+
+
+def _habits(settings: SessionsConfig) -> Habits:
+    return Habits(snapshots=settings.snapshot, wakes_to_save=settings.wake_to_save)
 
 
 def _is_awaited(views: Sequence[ModelView], model: str) -> bool:

@@ -24,7 +24,7 @@ _AT_START: Final = {
     "activity": "what is kept of requests is settled at the start",
     "metricsMaxInMemory": "what is kept of requests is settled at the start",
     "performance": "samples are taken from the start on",
-    "sessions": "where and when conversations are saved is settled at the start",
+    "sessions": "whether and where conversations are saved is settled at the start",
     "runtime": "how processes are run is settled at the start",
     "captureBuffer": "what is kept of requests is settled at the start",
 }
@@ -79,7 +79,7 @@ def changes(old: Config, new: Config) -> Changes:
         restarted=tuple(restarted),
         adopted=tuple(id_ for id_ in other if id_ not in restarted),
         settings=settings,
-        waiting=tuple(f"{key} ({_AT_START[key]})" for key in settings if key in _AT_START),
+        waiting=tuple(f"{key} ({_AT_START[key]})" for key in settings if _waits(key, old, new)),
     )
 
 
@@ -91,6 +91,14 @@ def same_process(one: ModelConfig, other: ModelConfig) -> bool:
 def _process(model: ModelConfig) -> tuple[list[str], dict[str, str], str]:
     variables = dict(entry.partition("=")[::2] for entry in model.env)
     return split_command(model.cmd), variables, model.proxy
+
+
+def _waits(key: str, old: Config, new: Config) -> bool:
+    """Whether the change of a key counts from the next start of the proxy."""
+    if key == "sessions":
+        before, after = old.sessions, new.sessions
+        return (before.mode, before.dir) != (after.mode, after.dir)
+    return key in _AT_START
 
 
 def _settings(old: Config, new: Config) -> Iterator[str]:

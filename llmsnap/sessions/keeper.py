@@ -68,6 +68,12 @@ class Keeper:
         """When models that are in use were last saved, or began to be used."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
+    def adopt(self, habits: Habits, min_tokens: int) -> None:
+        """Go by other habits from now on."""
+        self._habits = habits
+        for desk in self._desks.values():
+            desk.min_tokens = min_tokens
+
     def desk(self, model: str) -> Desk | None:
         """Return what keeps the conversations of `model`; None: none of it was up yet."""
         return self._desks.get(model)

@@ -55,6 +55,10 @@ class Vault:
         self._limits = limits
         self._now = now
 
+    def adopt(self, limits: Limits) -> None:
+        """Go by other limits, from the next save on, and the next time that it is tidied up."""
+        self._limits = limits
+
     async def make_fit(self) -> bool:
         """Make the folder fit for use, or say in the log why that can't be.
 
