@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,7 @@ class Rig:
             tiers={"ram": 64 * GIB},
             schedule=replace(Schedule(), fair_after_s=0.2, hold_s=0.1),
             constraints=constraints or Free(),
-            clock=asyncio.get_running_loop().time,
+            clock=time.monotonic,  # as in the program: uvloop's own counts whole milliseconds
         )
         ahead = ReadAhead(prefetches or {}, self.scheduler.view)
         self.supervisor = Supervisor(self.scheduler, self.background, ahead, recorder)
