@@ -12,6 +12,7 @@ from typing import Final
 
 from llmsnap.config.generated import FoundModel, config_text
 from llmsnap.config.parts import parts_of, split_of
+from llmsnap.config.quantities import rough_size
 from llmsnap.errors import ConfigError
 
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f]|\$\{")
@@ -122,5 +123,5 @@ def _options(path: Path, projector: Path | None) -> tuple[tuple[str, ...], ...]:
 def _size_note(path: Path) -> str:
     parts = parts_of(str(path))
     size = sum(Path(part).stat().st_size for part in parts)
-    said = f"{size / 2**30:.2f} GiB"
+    said = rough_size(size)
     return said if len(parts) == 1 else f"{said} in {len(parts)} files"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from llmsnap.config.generated import FoundModel, config_text
+from llmsnap.config.quantities import rough_size
 from llmsnap.errors import ConfigError
 
 _LAYER: Final = "application/vnd.ollama.image."
@@ -101,7 +102,7 @@ def _model(folder: Path, name: str, layers: list[_Layer]) -> FoundModel | None:
     return FoundModel(
         name=name,
         options=tuple(options),
-        notes=(f"{size / 2**30:.2f} GiB", *_notes(parameters, blobs)),
+        notes=(rough_size(size), *_notes(parameters, blobs)),
         aliases=(name.removesuffix(":latest"),) if name.endswith(":latest") else (),
     )
 

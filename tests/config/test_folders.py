@@ -69,7 +69,7 @@ def test_parts_are_one_model_and_must_all_be_there(tmp_path: Path) -> None:
     put(tmp_path, "half-00001-of-00002.gguf", "late-00002-of-00002.gguf")
 
     assert found(tmp_path) == {"big": {"--model": "big/big-00001-of-00003.gguf"}}
-    assert models_in(tmp_path)[0].notes == ("0.00 GiB in 3 files",)
+    assert models_in(tmp_path)[0].notes == ("0 MiB in 3 files",)
 
 
 def test_the_same_name_twice_is_told_apart_by_its_folder(tmp_path: Path) -> None:
