@@ -219,8 +219,11 @@ class Remembering:
     async def _test_idle(self, model: str) -> None:
         """Test a model that is up, unless somebody wants something."""
         views = self._supervisor.views() if self._supervisor else ()
-        (view,) = (view for view in views if view.model == model)
-        if view.state is not State.READY or view.in_flight or _is_awaited(views, model):
+        is_idle = any(
+            view.model == model and view.state is State.READY and not view.in_flight
+            for view in views
+        )
+        if not is_idle or _is_awaited(views, model):
             return
         try:
             await self.test(model)

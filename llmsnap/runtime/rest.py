@@ -197,7 +197,7 @@ class Rest:
             async with asyncio.timeout(limit_s):
                 await self._wake_by(driver)
         except (LlmsnapError, OSError) as error:  # a TimeoutError is one
-            told = error or f"not within {limit_s:g} s"
+            told = str(error) or f"not within {limit_s:g} s"
             logger.warning("model %s: isn't woken to be saved: %s", self._target.model, told)
             return False
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Configure
+from tests.e2e.conftest import ONE_AT_A_TIME, Configure
 from tests.e2e.test_sessions import LONG, Talk, logged, say
 from tests.helpers.llama import made_gguf, server_argv
 from tests.helpers.ports import free_ports
@@ -116,3 +116,25 @@ async def test_a_sliding_window_is_found_out(
         _, answer = await proxy.get("/api/sessions")
         assert len(answer["sessions"]) == (verdict == "used")
         assert bool(answer["refusals"]) == (verdict == "useless")
+
+
+async def test_who_wants_the_room_ends_the_test(models: Mapping[str, Path], tmp_path: Path) -> None:
+    """Another model isn't kept waiting by it."""
+    slow = " ".join(server_argv(models["a"], extra=["-b", "16", "-ub", "16"]))
+    other = " ".join(server_argv(models["b"]))
+    config = (
+        f"{ONE_AT_A_TIME}\nsleep: {{mode: off}}\nstartPort: {free_ports(2)}\n"
+        f"models: {{a: {{cmd: '{slow}', ram: 400MiB}}, b: {{cmd: '{other}', ram: 400MiB}}}}"
+    )
+    async with running_proxy(config, tmp_path) as proxy:
+        await proxy.post("/api/models/load/a")
+        test = asyncio.ensure_future(proxy.post("/api/sessions/test/a"))
+
+        async def tested() -> bool:
+            return bool((await proxy.models())["a"]["in_flight"])
+
+        await eventually(tested, what="it is tested")
+        await proxy.chat("b")
+        status, said = await test
+        assert (status, "all is quiet" in str(said)) == (409, True), said
+        assert await proxy.state("a") == "stopped"
