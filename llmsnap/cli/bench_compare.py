@@ -8,7 +8,7 @@ import click
 
 from llmsnap.bench.documents import compared, facts, same_machine
 from llmsnap.bench.report import read
-from llmsnap.cli.serve import FILE
+from llmsnap.cli.places import FILE
 from llmsnap.cli.tables import print_table
 from llmsnap.errors import LlmsnapError
 
@@ -17,9 +17,10 @@ from llmsnap.errors import LlmsnapError
 @click.argument("before", type=FILE)
 @click.argument("after", type=FILE)
 def compare(before: Path, after: Path) -> None:
-    """Show how AFTER differs from BEFORE, two reports that --json wrote.
+    """Show how AFTER differs from BEFORE.
 
-    "faster" and "slower" stand where all samples of one are beyond all of the other.
+    Both are reports that --json wrote. "faster" and "slower" stand where all samples of one are
+    beyond all of the other.
     """
     older, newer = read(before), read(after)
     rows = compared(older, newer)

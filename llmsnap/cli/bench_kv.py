@@ -19,8 +19,7 @@ from llmsnap.bench.swap import SwapBench, Wishes
 from llmsnap.bench.variants import Variant, variants
 from llmsnap.cli.bench_output import finish, run, say, writes_reports
 from llmsnap.cli.bench_swap import read_lengths
-from llmsnap.cli.places import find_config
-from llmsnap.cli.serve import FILE
+from llmsnap.cli.places import find_config, reads_config
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import ModelConfig
 from llmsnap.errors import LlmsnapError
@@ -48,16 +47,20 @@ def _read_flash(_: click.Context, __: click.Parameter, text: str) -> list[str]:
 
 @click.command()
 @click.option("--model", required=True, help="The model whose command is varied.")
-@click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
+@reads_config
 @click.option(
     "--types",
     default="f16,q8_0,q4_0",
     show_default=True,
     callback=_read_types,
-    help="Of keys and values, or K/V where they differ.",
+    help="Types of the cache, K/V where keys and values differ.",
 )
 @click.option(
-    "--flash", default="on,off", show_default=True, callback=_read_flash, help="Flash attention."
+    "--flash",
+    default="on,off",
+    show_default=True,
+    callback=_read_flash,
+    help="Flash attention: on, off, or both.",
 )
 @click.option(
     "--contexts",
@@ -72,11 +75,17 @@ def _read_flash(_: click.Context, __: click.Parameter, text: str) -> list[str]:
     help="Values of -np. Default: as the command has it.",
 )
 @click.option(
-    "--lengths", default="512,4096", show_default=True, callback=read_lengths, help="Tokens."
+    "--lengths",
+    default="512,4096",
+    show_default=True,
+    callback=read_lengths,
+    help="Tokens of text.",
 )
-@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
-@click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
-@click.option("--tokens", default=32, show_default=True, help="Of each answer.")
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case.")
+@click.option(
+    "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
+)
+@click.option("--tokens", default=32, show_default=True, help="Tokens an answer.")
 @writes_reports
 def kv(
     model: str,
@@ -91,10 +100,11 @@ def kv(
     tokens: int,
     **files: Path | None,
 ) -> None:
-    """Run copies of a model with other types of cache, flash attention, contexts and slots.
+    """Find the best settings of a model's KV cache.
 
-    One at a time, by a proxy of their own, within the memory of the configuration. The running
-    proxy's models keep theirs: unload them first.
+    Copies of the model run with other types of cache, flash attention, contexts and slots: one at
+    a time, by a proxy of their own, within the memory of the configuration. The running proxy's
+    models keep theirs: unload them first.
     """
     loaded = load(find_config(config))
     original, argv = copies.command_of(loaded, model)

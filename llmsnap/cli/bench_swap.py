@@ -17,7 +17,7 @@ from llmsnap.bench.servers import Server, meet
 from llmsnap.bench.swap import SwapBench, Wishes
 from llmsnap.cli.bench_output import finish, run, writes_reports
 from llmsnap.cli.client import talks_to_proxy
-from llmsnap.cli.serve import FILE
+from llmsnap.cli.places import FILE
 from llmsnap.client.proxy import Client
 
 _LENGTHS: Final = "512,4096,16384"
@@ -57,30 +57,32 @@ def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[
 @click.argument("models", nargs=-1)
 @click.option("--config", type=FILE, help="Start a proxy for the run, with this configuration.")
 @click.option(
-    "--lengths", default=_LENGTHS, show_default=True, callback=read_lengths, help="Tokens."
+    "--lengths", default=_LENGTHS, show_default=True, callback=read_lengths, help="Tokens of text."
 )
 @click.option(
     "--lengths-of",
     multiple=True,
     metavar="MODEL=LENGTHS",
     callback=_read_lengths_of,
-    help="Those of one model, where they are others.",
+    help="Tokens of text for one model, in place of --lengths.",
 )
-@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Of each case.")
-@click.option("--time", "limit_s", default=1800.0, show_default=True, help="Seconds at most.")
-@click.option("--tokens", default=16, show_default=True, help="Of each answer.")
-@click.option("--seed", default="llmsnap", show_default=True, help="Of the texts.")
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case.")
+@click.option(
+    "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
+)
+@click.option("--tokens", default=16, show_default=True, help="Tokens an answer.")
+@click.option("--seed", default="llmsnap", show_default=True, help="The same seed, the same texts.")
 @click.option("--cold", is_flag=True, help="Empty the page cache, too: starts from the disk.")
 @click.option("--force", is_flag=True, help="Put out pinned models and those at work, too.")
 @click.option("--against", multiple=True, metavar="URL", help="Another server to measure beside.")
-@click.option("--against-key", default="", help="An API key for those.")
+@click.option("--against-key", default="", help="An API key for the servers of --against.")
 @click.option(
     "--against-models",
     "names",
     multiple=True,
     metavar="OURS=THEIRS",
     callback=_names,
-    help="What they call a model.",
+    help="What the servers of --against call a model.",
 )
 @writes_reports
 @talks_to_proxy
@@ -102,10 +104,10 @@ def swap(
     key: str,
     **files: Path | None,
 ) -> None:
-    """Measure the way back to MODELS (all, if none is named) to the first token.
+    """Measure how long MODELS take to come back, or all models.
 
-    From a cold disk (--cold), from the page cache, from restored slots, asleep, after another model
-    was asked, and awake. What is told to go on a running proxy is loaded again by whoever asks.
+    To the first token: from a cold disk (--cold), from the page cache, from restored slots, asleep,
+    after another model was asked, and awake. A running proxy's models are unloaded for it.
     """
     wishes = Wishes(
         models=models,

@@ -17,7 +17,7 @@ from llmsnap.chat.models import pick
 from llmsnap.chat.room import Room
 from llmsnap.chat.terminal import Terminal
 from llmsnap.cli.client import talks_to_proxy
-from llmsnap.cli.serve import FOLDER
+from llmsnap.cli.places import keeps_state
 from llmsnap.client.proxy import Client
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.runfile import state_folder
@@ -37,7 +37,7 @@ _INTERRUPTED = 130
 )
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation.")
 @click.option("--load", metavar="NAME", help="Go on with the conversation of that name.")
-@click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
+@keeps_state
 @talks_to_proxy
 def chat(
     model: str | None,

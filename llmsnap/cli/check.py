@@ -12,7 +12,7 @@ import click
 
 from llmsnap.cli.client import as_json
 from llmsnap.cli.estimates import Estimates, document, estimates_of, in_words
-from llmsnap.cli.places import find_configs
+from llmsnap.cli.places import find_configs, reads_configs
 from llmsnap.config.engine import sessions_folder, with_save_paths
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.resolved import resolved, rows, sentences
@@ -20,22 +20,14 @@ from llmsnap.runtime.runfile import state_folder
 
 
 @click.command()
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The configuration. Default: ./config.yaml.",
-)
-@click.option(
-    "--config-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A folder of further .yaml files, read as one.",
-)
+@reads_configs
 @as_json
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file instead.")
 def check(config: Path | None, config_dir: Path | None, json_wanted: bool, schema: bool) -> None:
-    """Show what a configuration means after macros and defaults, and what its models will need.
+    """Show what a configuration means, or what is wrong with it.
 
-    Warnings and errors go to standard error; the exit code is 78 when the file can't be used.
+    The models are shown after macros and defaults, with the memory that each will need. Warnings
+    and errors go to standard error; the exit code is 78 when the file can't be used.
     """
     if schema:
         from llmsnap.config.jsonschema import schema_text
@@ -75,8 +67,11 @@ def _print_table(loaded: Loaded, estimates: Estimates) -> None:
         if not row.memory and id_ in estimates.found:
             row = dataclasses.replace(row, memory=in_words(estimates.found[id_]))
         found.append(dataclasses.astuple(row))
-    columns = ["model", "aliases", "group", "memory", "ttl", "proxy", "command"]
-    print_table(columns, found)
+    columns = ["model", "aliases", "group", "memory", "ttl", "proxy"]
+    print_table(columns, [row[:-1] for row in found])
+    click.echo()
+    for model, *_, command in found:
+        click.echo(f"{model} runs: {command}")
     click.echo()
     for sentence in sentences(loaded):
         click.echo(sentence)

@@ -13,7 +13,8 @@ from typing import Final
 
 import click
 
-from llmsnap.cli.serve import FOLDER, greet, run
+from llmsnap.cli.places import keeps_state
+from llmsnap.cli.serve import greet, run
 from llmsnap.config.loader import load
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.ports import free_ports
@@ -45,9 +46,13 @@ Ctrl-C ends it all.
 
 @click.command()
 @click.option(
-    "--listen", metavar="ADDRESS", default="localhost:8080", show_default=True, help="Where."
+    "--listen",
+    metavar="ADDRESS",
+    default="localhost:8080",
+    show_default=True,
+    help="Where to listen.",
 )
-@click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
+@keeps_state
 def demo(listen: str, state_dir: Path | None) -> None:
     """Try llmsnap with two small models that come with it."""
     address = parse_address(listen)

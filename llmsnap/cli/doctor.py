@@ -15,8 +15,7 @@ from typing import Any, Final
 import click
 
 from llmsnap.cli.client import as_json
-from llmsnap.cli.places import find_configs
-from llmsnap.cli.serve import FILE, FOLDER
+from llmsnap.cli.places import find_configs, keeps_state, reads_configs
 from llmsnap.client.proxy import Client, NoProxy, Refused
 from llmsnap.config.loader import Loaded, load
 from llmsnap.doctor.examine import Case, Report, examine
@@ -39,13 +38,18 @@ Models = Mapping[str, Mapping[str, Any]]
 
 
 @click.command()
-@click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
-@click.option("--config-dir", type=FOLDER, help="A folder of further .yaml files, read as one.")
+@reads_configs
 @click.option(
-    "--listen", metavar="ADDRESS", default="127.0.0.1:8080", show_default=True, help="Where."
+    "--listen",
+    metavar="ADDRESS",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Where the proxy listens, or will.",
 )
-@click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
-@click.option("--url", envvar="LLMSNAP_URL", help="A proxy that runs. Default: by --listen.")
+@keeps_state
+@click.option(
+    "--url", envvar="LLMSNAP_URL", help="A proxy that runs. Default: the one on --listen."
+)
 @click.option("--key", envvar="LLMSNAP_API_KEY", default="", help="An API key, if it wants one.")
 @click.option("--self-test", "trial", is_flag=True, help="Try sleep and wake on each NVIDIA GPU.")
 @as_json
@@ -59,10 +63,11 @@ def doctor(
     trial: bool,
     json_wanted: bool,
 ) -> None:
-    """Look at GPU, driver, permissions, memory and programs; change nothing.
+    """Say what this machine can do, and what is in the way.
 
-    Says of each model how it sleeps: of one that runs what the proxy knows, of others what is to be
-    expected. Ends with 1 if something is there that keeps llmsnap or a model from running.
+    Looks at GPU, driver, permissions, memory and programs, and changes nothing. Says of each model
+    how it sleeps: of one that runs what the proxy knows, of others what is to be expected. Ends
+    with 1 if something is there that keeps llmsnap or a model from running.
     """
     address, state = parse_address(listen), state_folder(os.environ, state_dir)
     loaded, faults = _loaded(config, config_dir)

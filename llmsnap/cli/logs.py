@@ -18,7 +18,11 @@ from llmsnap.client.proxy import Client, model_path
 @talks_to_proxy
 @as_json
 def logs(model: str | None, follow: bool, url: str, key: str, json_wanted: bool) -> None:
-    """Show the log of MODEL, of `proxy` or `upstream`, or what goes to standard output."""
+    """Show the log of MODEL, or of the proxy.
+
+    MODEL may be `proxy`, or `upstream` for all models together. Without it, the log is what the
+    proxy prints to its standard output.
+    """
     path = model_path("/logs/stream", model) if model else "/logs/stream"
     chunks = Client(url, key).chunks(path if follow else f"{path}?no-follow")
     # Ctrl-C is how one stops following: no failure.

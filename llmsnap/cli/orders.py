@@ -27,7 +27,10 @@ def load(model: str, url: str, key: str, json_wanted: bool) -> None:
 @talks_to_proxy
 @as_json
 def wake(model: str, url: str, key: str, json_wanted: bool) -> None:
-    """Wake MODEL and wait until it is ready; one that isn't asleep is left alone."""
+    """Wake MODEL and wait until it is ready.
+
+    One that isn't asleep is left alone.
+    """
     answer = Client(url, key).json("POST", model_path("/api/models/wake", model))
     click.echo(json.dumps(answer, indent=2) if json_wanted else _moved(answer))
 
@@ -37,7 +40,10 @@ def wake(model: str, url: str, key: str, json_wanted: bool) -> None:
 @talks_to_proxy
 @as_json
 def sleep(model: str, url: str, key: str, json_wanted: bool) -> None:
-    """Put MODEL to sleep and wait until it is; one that is busy or can't sleep is left alone."""
+    """Put MODEL to sleep and wait until it is.
+
+    One that is busy or can't sleep is left alone.
+    """
     answer = Client(url, key).json("POST", model_path("/api/models/sleep", model))
     click.echo(json.dumps(answer, indent=2) if json_wanted else _moved(answer))
 
@@ -74,7 +80,10 @@ def _in_seconds(phases: dict[str, float]) -> Iterator[tuple[str, float]]:
 @talks_to_proxy
 @as_json
 def reload(url: str, key: str, json_wanted: bool) -> None:
-    """Have the proxy read its configuration again; only what has changed is touched."""
+    """Have the proxy read its configuration again.
+
+    Only what has changed is touched.
+    """
     answer = Client(url, key).json("POST", "/api/config/reload")
     click.echo(json.dumps(answer, indent=2) if json_wanted else _reloaded(answer))
 
@@ -104,7 +113,10 @@ def _reloaded(answer: dict[str, Any]) -> str:
 @talks_to_proxy
 @as_json
 def unload(model: str | None, timeout: float | None, url: str, key: str, json_wanted: bool) -> None:
-    """Unload MODEL, or all models, and wait until the processes are gone."""
+    """Unload MODEL, or all models.
+
+    Waits until the processes are gone.
+    """
     path = model_path("/api/models/unload", model) if model else "/api/models/unload"
     query = "" if timeout is None else f"?timeout={timeout:g}"
     Client(url, key).text("POST", path + query)
@@ -116,6 +128,9 @@ def unload(model: str | None, timeout: float | None, url: str, key: str, json_wa
 @talks_to_proxy
 @as_json
 def handover(url: str, key: str, json_wanted: bool) -> None:
-    """End the proxy and leave its models to the next one; needs `runtime: {adopt: true}`."""
+    """End the proxy and leave its models to the next one.
+
+    Needs `runtime: {adopt: true}` in its configuration.
+    """
     answer = Client(url, key).json("POST", "/api/handover")
     click.echo(json.dumps(answer) if json_wanted else "it hands over: start the next one now")

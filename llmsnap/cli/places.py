@@ -1,12 +1,39 @@
-"""Where the configuration is when nobody says."""
+"""Where files are: the options that say it, and where the configuration is when none does."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
 
 from llmsnap.config.sources import files_of
 from llmsnap.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+
+
+def reads_config(command: Command) -> Command:
+    """Give a command the option `--config`; it gets it as `config`."""
+    text = "The configuration. Default: ./config.yaml, else ~/.config/llmsnap/config.yaml."
+    return click.option("--config", type=FILE, help=text)(command)
+
+
+def reads_configs(command: Command) -> Command:
+    """Give a command `--config` and `--config-dir`; it gets them as `config` and `config_dir`."""
+    text = "A folder of further .yaml files, read with it as one."
+    return reads_config(click.option("--config-dir", type=FOLDER, help=text)(command))
+
+
+def keeps_state(command: Command) -> Command:
+    """Give a command the option `--state-dir`; it gets it as `state_dir`."""
+    text = "Where llmsnap keeps its database and conversations. Default: ~/.local/state/llmsnap."
+    return click.option("--state-dir", type=FOLDER, help=text)(command)
 
 
 def find_configs(config: Path | None, folder: Path | None, *models: Path | None) -> list[Path]:

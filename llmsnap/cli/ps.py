@@ -35,7 +35,10 @@ _PERIOD_S: Final = 1.0
 @click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
 @click.option("--peers", is_flag=True, help="Show the models of its peers, too.")
 def ps(url: str, key: str, json_wanted: bool, watch: bool, peers: bool) -> None:
-    """Show the models of a running proxy: states, clients, and where their bytes are."""
+    """Show the models of a running proxy.
+
+    Each with its state, its clients, and where its bytes are.
+    """
     client, path = Client(url, key), "/api/models?peers=1" if peers else "/api/models"
     if json_wanted:
         click.echo(json.dumps(client.json("GET", path), indent=2))

@@ -24,7 +24,10 @@ from llmsnap.client.proxy import Client
 def release(
     for_: str | None, timeout: str | None, refuse: bool, url: str, key: str, json_wanted: bool
 ) -> None:
-    """Give all memory back and wait until it is free; nothing is loaded until `resume`."""
+    """Give all memory back until `llmsnap resume`.
+
+    Waits until it is free. Nothing is loaded meanwhile.
+    """
     terms = {"for": for_, "timeout": timeout, "refuse": refuse}
     answer = Client(url, key).json("POST", "/api/release", terms)
     click.echo(json.dumps(answer, indent=2) if json_wanted else _released(answer))
@@ -34,7 +37,10 @@ def release(
 @talks_to_proxy
 @as_json
 def resume(url: str, key: str, json_wanted: bool) -> None:
-    """Let models load again; requests that have waited go first."""
+    """Let models load again after a release.
+
+    Requests that have waited go first.
+    """
     answer = Client(url, key).json("POST", "/api/resume")
     click.echo(json.dumps(answer, indent=2) if json_wanted else "models may load again")
 

@@ -13,7 +13,7 @@ import click
 
 from llmsnap import __version__
 from llmsnap.cli.notify import Service
-from llmsnap.cli.places import find_configs
+from llmsnap.cli.places import FILE, FOLDER, find_configs, keeps_state, reads_configs
 from llmsnap.config.loader import Loaded, load
 from llmsnap.config.schema import Config
 from llmsnap.config.watching import Source
@@ -21,26 +21,23 @@ from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.runfile import state_folder
 from llmsnap.web.address import Address, parse_address, tls_context
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command()
-@click.option("--config", type=FILE, help="The configuration. Default: ./config.yaml.")
-@click.option("--config-dir", type=FOLDER, help="A folder of further .yaml files, read as one.")
+@reads_configs
 @click.option("--models-dir", type=FOLDER, help="A folder of GGUF files, to serve all of them.")
-@click.option("--models-preset", type=FILE, help="A preset of llama-server's (.ini), likewise.")
+@click.option(
+    "--models-preset", type=FILE, help="A preset of llama-server (.ini), to serve its models."
+)
 @click.option(
     "--listen",
     metavar="ADDRESS",
-    help="8080, :8080, host:8080 or [::1]:8080. Default: 127.0.0.1:8080, with TLS port 8443.",
+    help="Where to listen: 8080 is this machine alone, :8080 all of the network, or host:8080, "
+    "[::1]:8080. Default: 127.0.0.1:8080, with TLS port 8443.",
 )
 @click.option("--tls-cert-file", type=FILE, help="Serve HTTPS with this certificate.")
-@click.option("--tls-key-file", type=FILE, help="Its key.")
-@click.option("--state-dir", type=FOLDER, help="Default: $XDG_STATE_HOME/llmsnap.")
-@click.option(
-    "--watch-config", is_flag=True, help="Go by the configuration anew whenever it changes."
-)
+@click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
+@keeps_state
+@click.option("--watch-config", is_flag=True, help="Read the configuration whenever it changes.")
 def serve(
     config: Path | None,
     config_dir: Path | None,

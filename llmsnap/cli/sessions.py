@@ -17,7 +17,7 @@ _COLUMNS: Final = ("id", "model", "tokens", "messages", "size", "used")
 
 @click.group()
 def sessions() -> None:
-    """Show or delete the conversations that are saved, and test what that is worth."""
+    """Show, delete and try saved conversations."""
 
 
 @sessions.command(name="ls")
@@ -25,7 +25,7 @@ def sessions() -> None:
 @talks_to_proxy
 @as_json
 def list_(model: str | None, url: str, key: str, json_wanted: bool) -> None:
-    """Show them, of MODEL or of all, the latest first."""
+    """Show saved conversations, of MODEL or of all, the latest first."""
     answer = Client(url, key).json("GET", _path(model))
     if json_wanted:
         click.echo(json.dumps(answer, indent=2))
@@ -44,7 +44,7 @@ def list_(model: str | None, url: str, key: str, json_wanted: bool) -> None:
 @click.argument("start", metavar="ID")
 @talks_to_proxy
 def rm(start: str, url: str, key: str) -> None:
-    """Delete the one whose id begins with ID."""
+    """Delete the conversation whose id begins with ID."""
     Client(url, key).json("DELETE", f"/api/sessions/{quote(start, safe='')}")
     click.echo("deleted")
 
@@ -53,7 +53,7 @@ def rm(start: str, url: str, key: str) -> None:
 @click.argument("model", required=False)
 @talks_to_proxy
 def wipe(model: str | None, url: str, key: str) -> None:
-    """Delete all of them, or those of MODEL."""
+    """Delete all saved conversations, or those of MODEL."""
     answer = Client(url, key).json("DELETE", _path(model))
     click.echo(f"{answer['deleted']} deleted")
 
@@ -63,7 +63,10 @@ def wipe(model: str | None, url: str, key: str) -> None:
 @talks_to_proxy
 @as_json
 def test(model: str, url: str, key: str, json_wanted: bool) -> None:
-    """Find out whether conversations of MODEL can come back. This loads it; it must be idle."""
+    """Find out whether conversations of MODEL can come back.
+
+    This loads it; it must be idle.
+    """
     answer = Client(url, key).json("POST", f"/api/sessions/test/{quote(model)}")
     if json_wanted:
         click.echo(json.dumps(answer, indent=2))

@@ -26,11 +26,13 @@ def _together(config: Config, root: MapNode) -> Iterator[tuple[str, str]]:
     """Yield what is different about models beside each other."""
     if root.get("memory") is None and len(config.models) > 1:
         if config.matrix.sets or config.groups.keys() - {DEFAULT_GROUP}:
-            yield "memory", "counted besides what groups and matrix allow; `mode: off` doesn't"
+            text = "counted besides what groups and matrix allow, but with `memory: {mode: off}`"
+            yield "memory", text
         else:
-            yield "memory", "as many models are up as fit, not one at a time; `mode: off` does that"
+            yield "memory", "as many as fit are up, not one at a time as with `memory: {mode: off}`"
     if root.get("sleep") is None and any(m.sleep_mode == "auto" for m in config.models.values()):
-        yield "sleep", "models that can sleep aren't stopped for others; `mode: off` stops them"
+        text = "models that can sleep aren't stopped for others, but with `sleep: {mode: off}`"
+        yield "sleep", text
     if len(config.matrix.sets) > 1:
         yield "matrix.sets", "of two that cost the same the earlier in the file wins, not by name"
     if config.routing.scheduler.settings.fifo.priority:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from llmsnap import __version__
+from llmsnap.cli.commands import commands
 from tests.cli.conftest import Run
 
 
@@ -35,6 +38,26 @@ def test_help_names_every_command(llmsnap: Run) -> None:
         *("serve", "check", "doctor", "ps", "load", "wake", "sleep", "unload", "logs", "demo"),
     ):
         assert f"\n  {name} " in outcome.out
+
+
+def each_command(group: click.Group) -> Iterator[click.Command]:
+    """All commands below `group`, those of groups in it too."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            yield from each_command(command)
+
+
+def test_help_tells_all_in_80_columns() -> None:
+    """No line about a command is cut short, and each option says what it is."""
+    for command in each_command(commands):
+        assert not command.get_short_help_str(limit=64).endswith("..."), command.name
+        for option in (one for one in command.params if isinstance(one, click.Option)):
+            sentence = option.help or ""
+            assert sentence.endswith("."), f"{command.name} {option.name}"
+            assert len(sentence.split()) > 1, f"{command.name} {option.name}"
 
 
 @pytest.mark.parametrize("argv", [("nonsense",), ("ps", "--nonsense"), ("--nonsense",)])

@@ -20,8 +20,8 @@ def test_a_file_of_llama_swaps_is_told_what_is_different() -> None:
     result = loaded("models: {a: {cmd: 'z ${PORT}'}, b: {cmd: 'z ${PORT}'}}")
 
     assert result.differences == (
-        "memory: as many models are up as fit, not one at a time; `mode: off` does that",
-        "sleep: models that can sleep aren't stopped for others; `mode: off` stops them",
+        "memory: as many as fit are up, not one at a time as with `memory: {mode: off}`",
+        "sleep: models that can sleep aren't stopped for others, but with `sleep: {mode: off}`",
         "models.*.concurrencyLimit: unset there is no limit; llama-swap has one of 10",
         "GET /props?model=…: loads nothing without `autoload=true`: it says what was said last",
     )
@@ -76,5 +76,5 @@ def test_groups_and_memory() -> None:
     )
 
     assert loaded(text).differences == (
-        "memory: counted besides what groups and matrix allow; `mode: off` doesn't",
+        "memory: counted besides what groups and matrix allow, but with `memory: {mode: off}`",
     )
