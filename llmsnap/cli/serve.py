@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -100,11 +101,13 @@ def greet(config: Config, here: Address, *, tls: bool) -> None:
     """Print where the proxy listens, and what is dangerous about it."""
     count = len(config.models)
     models = f"{count} model{'' if count == 1 else 's'}"
-    click.echo(f"llmsnap {__version__} listens on {here.url(tls=tls)} with {models}")
+    with suppress(OSError):  # a full disk, or a reader who is gone, is no reason not to serve
+        click.echo(f"llmsnap {__version__} listens on {here.url(tls=tls)} with {models}")
     if not here.is_loopback and not config.api_keys:
         warning = (
             f"WARNING: {here} can be reached from the network, and apiKeys is empty: whoever\n"
             "WARNING: reaches it can use, load and unload every model and read all logs.\n"
             "WARNING: Set apiKeys in the configuration, or listen on 127.0.0.1."
         )
-        click.secho(warning, fg="red", bold=True, err=True)
+        with suppress(OSError):
+            click.secho(warning, fg="red", bold=True, err=True)

@@ -63,9 +63,14 @@ class Stdout:
                 data = b"\n[llmsnap: %d bytes dropped, stdout is stalled]\n" % dropped + data
             try:
                 self._write_all(data)
-            except OSError:  # nobody reads any more; the logs over HTTP go on
+            except BrokenPipeError:  # nobody reads any more; the logs over HTTP go on
                 return
 
     def _write_all(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except BrokenPipeError:
+            raise
+        except OSError:  # of a full disk, say, which may have room again
+            self._dropped += len(data)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -14,7 +18,9 @@ import pytest
 from llmsnap.web.address import Address
 from tests.cli.conftest import Run
 from tests.helpers.certificates import self_signed
+from tests.helpers.ports import free_port
 from tests.helpers.proxy_process import running_proxy
+from tests.helpers.waiting import eventually
 
 EMPTY = "models: {}\n"
 ELSEWHERE = "models: {a: {proxy: 'http://localhost:%d'}}\n"
@@ -130,3 +136,38 @@ def test_python_dash_m_is_the_same(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert "is fine" in ended.stdout
+
+
+@contextmanager
+def unheard(config: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A proxy that can't print anything, as the disk under its log is full."""
+    argv = [sys.executable, "-m", "llmsnap", "--config", config, "--listen", f"127.0.0.1:{port}"]
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen(
+            [*argv, "--state-dir", str(Path(config).parent)], stdout=full, stderr=full
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is full")
+async def test_it_serves_though_nothing_can_be_printed(tmp_path: Path) -> None:
+    """That is no reason to end, at the start or later."""
+    port = free_port()
+    with unheard(written(tmp_path, EMPTY), port) as process:
+
+        async def up() -> bool:
+            assert process.poll() is None
+            with suppress(aiohttp.ClientError):
+                async with aiohttp.request("GET", f"http://127.0.0.1:{port}/health") as answer:
+                    return answer.status == 200
+            return False
+
+        await eventually(up, timeout_s=60)
+        process.send_signal(signal.SIGHUP)
+        await eventually(up)
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 60) == 0

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
+
+import pytest
 
 from llmsnap.runtime.stdout import Stdout
 
@@ -58,3 +61,29 @@ def test_a_reader_that_is_gone_hurts_nobody() -> None:
     out.close()
     out.write(b"y")
     os.close(write_end)
+
+
+def test_a_disk_that_was_full_gets_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a line that says how much is gone; the thread doesn't end with the first error."""
+    read_end, write_end = os.pipe()
+    full = threading.Event()
+    tried = threading.Event()
+    write = os.write
+
+    def limited(descriptor: int, data: bytes) -> int:
+        if full.is_set() and descriptor == write_end:
+            tried.set()
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr("llmsnap.runtime.stdout.os.write", limited)
+    out = Stdout(write_end)
+    full.set()
+    out.write(b"lost\n")
+    assert tried.wait(20)
+    full.clear()
+    out.write(b"later\n")
+    out.close()
+    os.close(write_end)
+    assert read_all(read_end) == b"\n[llmsnap: 5 bytes dropped, stdout is stalled]\nlater\n"
+    os.close(read_end)
