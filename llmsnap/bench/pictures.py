@@ -33,7 +33,9 @@ def plots(report: Report) -> dict[str, str]:
 
 def _of_models(cases: Cases) -> dict[str, str]:
     """Return plots of each model, in which states are compared."""
-    curves = Palette([*dict.fromkeys(_curve(case) for case in sorted(cases, key=_by_state))])
+    curves = Palette(
+        [*dict.fromkeys(_curve(case) for case in sorted(cases, key=lambda case: case.step))]
+    )
     told = (name for samples in cases.values() for one in samples for name in one.phases_s)
     phases = Palette([*dict.fromkeys([*PHASES, *told]), _REST])
     found = {}
@@ -51,7 +53,7 @@ def _of_variants(cases: Cases, kv_bytes: Mapping[str, int | None]) -> dict[str, 
     """Return plots of each state, in which settings of the cache are compared."""
     names = Palette([*dict.fromkeys(case.model for case in cases)])
     found = {}
-    for scene in dict.fromkeys(case.scene for case in sorted(cases, key=_by_state)):
+    for scene in dict.fromkeys(case.scene for case in sorted(cases, key=lambda case: case.step)):
         here = {case: samples for case, samples in cases.items() if case.scene == scene}
         curves = _curves(here, lambda case: case.model)
         found[f"{scene}: time to the first token"] = _times(curves, names)
@@ -76,17 +78,13 @@ def _times(curves: Mapping[str, Sequence[Point]], palette: Palette) -> str:
     return bars({name: curve[0].middle for name, curve in curves.items()}, palette, "s")
 
 
-def _by_state(case: Case) -> tuple[int, str, str]:
-    return list(Scene).index(case.scene), case.by, case.server
-
-
 def _curve(case: Case) -> str:
     return f"{case.state}, {case.server}"
 
 
 def _curves(cases: Cases, name_of: Callable[[Case], str]) -> dict[str, list[Point]]:
     curves: dict[str, list[Point]] = {}
-    for case in sorted(cases, key=lambda case: (_by_state(case), case.length)):
+    for case in sorted(cases, key=lambda case: (case.step, case.length)):
         if first := Spread.of(one.first_s for one in cases[case]):
             point = Point(case.length, first.median, first.least, first.most)
             curves.setdefault(name_of(case), []).append(point)

@@ -104,9 +104,14 @@ class Case(Struct, frozen=True, order=True):
         return f"{self.scene} by {self.by}" if self.by else str(self.scene)
 
     @property
-    def place(self) -> tuple[str, int, int, str, str]:
-        """Where it stands among others: by model and length, then from the coldest state on."""
-        return self.model, self.length, list(Scene).index(self.scene), self.by, self.server
+    def place(self) -> tuple[str, int, tuple[int, str, bool, str]]:
+        """Where it stands among others: by model and length, then as `step` says."""
+        return self.model, self.length, self.step
+
+    @property
+    def step(self) -> tuple[int, str, bool, str]:
+        """Where its curve stands among others: from the coldest state on, our server first."""
+        return list(Scene).index(self.scene), self.by, self.server != OURS, self.server
 
 
 def by_case(samples: Iterable[Sample]) -> dict[Case, list[Sample]]:

@@ -120,7 +120,10 @@ def swap(
         is_cold=cold,
         force=force,
     )
-    others = [Server(urlsplit(u).netloc or u, Client(u, against_key), names) for u in against]
+    others = [
+        Server(urlsplit(u).netloc or u, Client(u, against_key, timeout_s=limit_s), names)
+        for u in against
+    ]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is reported then, too
     with own_proxy(config) if config else nullcontext(meet(url, key)) as proxy:
         bench = SwapBench(wishes, proxy, others, lambda: datetime.now().astimezone())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -117,6 +118,12 @@ async def test_a_run_of_its_own_needs_no_proxy(tmp_path: Path) -> None:
     assert {one["model"] for one in swaps} == {"a", "b"}
     assert all(one["phases_s"]["evict"] > 0 for one in swaps)
     assert {one["way"] for one in swaps} == {"stopped"}
+
+
+def listens(port: int) -> bool:
+    """Whether somebody does."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def ollama_models(_: web.Request) -> web.Response:
@@ -255,6 +262,26 @@ async def test_what_cant_be_is_told_in_a_line(proxy: ProxyProcess, peer: str) ->
     for argv, expected, words in cases:
         code, _, err = await bench("swap", *argv)
         assert (code, words in err) == (expected, True), err
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[str]:
+    """A server that takes requests and never answers."""
+    port = free_port()
+    argv = ("-m", "tests.helpers.fake_server", "--port", str(port), "--hang")
+    process = await asyncio.create_subprocess_exec(sys.executable, *argv)
+    await eventually(lambda: listens(port))
+    yield f"http://127.0.0.1:{port}"
+    await end(process)
+
+
+async def test_a_server_that_never_answers_is_given_up(proxy: ProxyProcess, silent: str) -> None:
+    """After the time that the run was to take."""
+    places = ("--url", proxy.url, "--against", silent)
+    code, _, err = await bench("swap", "a", "--time", "1", *places)
+
+    assert code == 1
+    assert f"{silent} doesn't answer as a proxy: timed out" in err
 
 
 async def test_a_context_that_is_too_small_is_told(proxy: ProxyProcess) -> None:
