@@ -53,6 +53,11 @@ def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[
     return names
 
 
+def _other(url: str, key: str, limit_s: float, names: dict[str, str]) -> Server:
+    """Return a server to measure beside ours; one that is silent for too long is given up."""
+    return Server(urlsplit(url).netloc or url, Client(url, key, timeout_s=limit_s), names)
+
+
 @click.command()
 @click.argument("models", nargs=-1)
 @click.option("--config", type=FILE, help="Start a proxy for the run, with this configuration.")
@@ -120,10 +125,7 @@ def swap(
         is_cold=cold,
         force=force,
     )
-    others = [
-        Server(urlsplit(u).netloc or u, Client(u, against_key, timeout_s=limit_s), names)
-        for u in against
-    ]
+    others = [_other(address, against_key, limit_s, names) for address in against]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is reported then, too
     with own_proxy(config) if config else nullcontext(meet(url, key)) as proxy:
         bench = SwapBench(wishes, proxy, others, lambda: datetime.now().astimezone())
