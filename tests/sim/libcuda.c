@@ -328,11 +328,11 @@ static CUresult lead_to(struct operation *operation, int state, double seconds) 
     sim_leave(lock);
     if (operation->crash)
         raise(SIGSEGV);
-    while (sim_now() < record->done_at) {
+    do {
         sim_sleep(POLL);
         if (sim_process(pid, NULL) <= SIM_ZOMBIE)
             return OPERATING_SYSTEM;
-    }
+    } while (sim_now() < record->done_at);
     lock = sim_enter();
     if (sim_load(pid, record))
         sim_store(record);
@@ -402,6 +402,8 @@ SIM_EXPORT CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
         if (room && sim_held(&operation.record, 0) > (uint64_t)room * SIM_MIB) {
             sim_sleep(seconds / 2); /* its memory cgroup is too small for the copy */
             kill(pid, SIGKILL);
+            while (sim_process(pid, NULL) > SIM_ZOMBIE) /* on a busy machine it takes its time to die */
+                sim_sleep(POLL);
         }
         result = lead_to(&operation, SIM_CHECKPOINTED, seconds);
     }
