@@ -166,6 +166,12 @@ class StartFailed(BadGateway):
     retry_after_s = 1.0
 
 
+class ModelIncomplete(StartFailed):
+    """The model's program or one of its files isn't there; it isn't even tried."""
+
+    retry_after_s = 30.0
+
+
 class UpstreamLost(BadGateway):
     """The model's process or connection went away while it held the request."""
 
@@ -195,12 +201,6 @@ class DoesNotFit(ServiceUnavailable):
 
 class OutOfMemory(ServiceUnavailable):
     """The model's server ran out of memory twice, although room was made for it."""
-
-    retry_after_s = 30.0
-
-
-class ModelIncomplete(ServiceUnavailable):
-    """The model's program or one of its files isn't there; it isn't even tried."""
 
     retry_after_s = 30.0
 
