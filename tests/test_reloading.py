@@ -67,8 +67,8 @@ def rig(tmp_path: Path) -> Rig:
 async def test_what_has_changed_is_handed_on(rig: Rig) -> None:
     """Once; the next time nothing has changed any more."""
     rig.path.write_text(TWO)
-    assert await rig.reloading.reload("asked to") == Changes(added=("b",))
-    assert await rig.reloading.reload("asked to") == Changes()
+    assert await rig.reloading.reload("reload") == Changes(added=("b",))
+    assert await rig.reloading.reload("reload") == Changes()
     assert rig.adopted == [Changes(added=("b",))]
     assert rig.reloading.status()["reloads"] == 2
 
@@ -77,13 +77,13 @@ async def test_u83_a_mistake_changes_nothing_and_is_told(rig: Rig) -> None:
     """In the status, until the file is right again."""
     rig.path.write_text("models: [")
     with pytest.raises(ConfigError):
-        await rig.reloading.reload("asked to")
+        await rig.reloading.reload("reload")
     status = rig.reloading.status()
     assert "not valid YAML" in status["error"]
     assert status["error_at"]
     assert list(rig.reloading.loaded.config.models) == ["a"]
     rig.path.write_text(TWO)
-    await rig.reloading.reload("asked to")
+    await rig.reloading.reload("reload")
     assert rig.reloading.status()["error"] is None
 
 
@@ -92,17 +92,17 @@ async def test_what_the_proxy_cant_do_is_a_mistake_too(rig: Rig) -> None:
     rig.refusal = "models.b.proxy is where llmsnap itself listens"
     rig.path.write_text(TWO)
     with pytest.raises(ConfigError, match="itself listens"):
-        await rig.reloading.reload("asked to")
+        await rig.reloading.reload("reload")
     assert rig.adopted == []
 
 
 async def test_secrets_arent_in_the_status(rig: Rig) -> None:
     """Not even in a mistake that quotes them."""
     rig.path.write_text("apiKeys: [very-secret-key]\n" + ONE)
-    await rig.reloading.reload("asked to")
+    await rig.reloading.reload("reload")
     rig.refusal = "very-secret-key is no good"
     with pytest.raises(ConfigError):
-        await rig.reloading.reload("asked to")
+        await rig.reloading.reload("reload")
     assert rig.reloading.status()["error"] == "*** is no good"
 
 
@@ -117,7 +117,7 @@ async def test_without_a_file_there_is_nothing_to_reload(tmp_path: Path) -> None
         adopt=lambda *_: None,
     )
     with pytest.raises(Conflict):
-        await reloading.reload("asked to")
+        await reloading.reload("reload")
     assert reloading.status()["files"] == []
 
 

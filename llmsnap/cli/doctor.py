@@ -104,8 +104,7 @@ def _running(proxy: Client) -> tuple[Models, list[Finding]]:
         answer = proxy.json("GET", "/api/models")
         return {str(model["id"]): model for model in answer["models"]}, []
     except Refused as refusal:
-        remedy = "if it wants a key, give it with --key"
-        return {}, [Finding("running proxy", Status.WARN, str(refusal), remedy)]
+        return {}, [Finding.of_fault("running proxy", Status.WARN, str(refusal))]
     except (NoProxy, KeyError, TypeError):
         return {}, []
 

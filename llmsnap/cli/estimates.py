@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,9 +44,17 @@ def estimates_of(config: Config, environ: Mapping[str, str]) -> Estimates:
             if estimate is not None:
                 found[id_] = estimate
     pairs = {id_: (found[id_], _declared(config.models[id_], devices)) for id_ in found}
-    talks = (f"{id_}: {sentence}" for id_, sentence in advice_on_conversations(config, environ))
+    talks = _together(advice_on_conversations(config, environ))
     advice = (*advice_for(pairs, devices.get(HOST)), *talks)
     return Estimates(found=found, advice=advice, faults=tuple(faults))
+
+
+def _together(advice: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each sentence once, behind the models that it is about."""
+    about: dict[str, list[str]] = {}
+    for id_, sentence in advice:
+        about.setdefault(sentence, []).append(id_)
+    return [f"{', '.join(ids)}: {sentence}" for sentence, ids in about.items()]
 
 
 def document(estimate: Estimate) -> dict[str, Any]:

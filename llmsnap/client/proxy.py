@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from llmsnap import __version__
 from llmsnap.errors import LlmsnapError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -67,7 +68,11 @@ class Client:
     def _answer(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: object
     ) -> http.client.HTTPResponse:
-        headers = {"Accept": "application/json", "Connection": "close"}
+        headers = {
+            "Accept": "application/json",
+            "Connection": "close",
+            "User-Agent": f"llmsnap/{__version__}",
+        }
         if body is not None:
             headers["Content-Type"] = "application/json"
         if self.key:
@@ -97,9 +102,12 @@ class Client:
 
     def _complaint(self, status: int, body: bytes) -> str:
         try:
-            return str(self._decoded(body)["error"]["message"])
+            said = str(self._decoded(body)["error"]["message"])
         except (KeyError, TypeError, NoProxy):
             return f"{self.url} answered {status}; is it llmsnap?"
+        if status == http.HTTPStatus.UNAUTHORIZED:
+            return f"{said}; give one with --key, or in LLMSNAP_API_KEY"
+        return said
 
     def _decoded(self, body: bytes) -> dict[str, Any]:
         try:

@@ -42,15 +42,16 @@ def models_in(folder: Path) -> list[FoundModel]:
     A model alone in a folder of its own goes by the folder's name, others by their file's. A
     projector (`mmproj…gguf`) belongs to the models beside it. Raises ConfigError.
     """
+    top = folder.resolve() if ".." in folder.parts else folder.absolute()
     try:
-        found = [one for at, names in _folders(folder) for one in _models_at(folder, at, names)]
+        found = [one for at, names in _folders(top) for one in _models_at(top, at, names)]
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"{folder}: can't be read: {reason}; check the path") from None
     counts = Counter(name for name, _, _ in found)
     return [
         FoundModel(
-            name=name if counts[name] == 1 else _unique_name(folder, file),
+            name=name if counts[name] == 1 else _unique_name(top, file),
             options=_options(file.path, projector),
             notes=(_size_note(file.path),),
         )
@@ -58,30 +59,30 @@ def models_in(folder: Path) -> list[FoundModel]:
     ]
 
 
-def _folders(folder: Path) -> Iterator[tuple[Path, Sequence[str]]]:
-    for at, below, names in os.walk(folder.absolute(), onerror=_raise_first(folder)):
+def _folders(top: Path) -> Iterator[tuple[Path, Sequence[str]]]:
+    for at, below, names in os.walk(top, onerror=_raise_first(top)):
         below[:] = sorted(name for name in below if not name.startswith("."))
         yield Path(at), sorted(name for name in names if name.endswith(".gguf"))
 
 
-def _raise_first(folder: Path) -> Callable[[OSError], None]:
-    """Return what raises the error of `folder` itself; what can't be read below it is no model."""
+def _raise_first(top: Path) -> Callable[[OSError], None]:
+    """Return what raises the error of `top` itself; what can't be read below it is no model."""
 
     def raise_it(error: OSError) -> None:
-        if error.filename is not None and Path(error.filename) == folder.absolute():
+        if error.filename is not None and Path(error.filename) == top:
             raise error
 
     return raise_it
 
 
 def _models_at(
-    folder: Path, at: Path, names: Sequence[str]
+    top: Path, at: Path, names: Sequence[str]
 ) -> Iterator[tuple[str, _File, Path | None]]:
     """Yield name, file and projector of each model right in the folder `at`."""
     fit = [name for name in names if not _UNFIT.search(str(at / name))]
     projectors = [name for name in fit if name.lower().startswith("mmproj")]
     files = [file for name in fit if name not in projectors if (file := _first(at / name, fit))]
-    is_top = at == folder.absolute()
+    is_top = at == top
     for file in files:
         if not file.is_whole:
             continue
@@ -108,8 +109,8 @@ def _first(path: Path, names: Sequence[str]) -> _File | None:
     return _File(path, Path(split.stem).name, is_whole=wanted <= {*names})
 
 
-def _unique_name(folder: Path, file: _File) -> str:
-    below = file.path.relative_to(folder.absolute()).parent
+def _unique_name(top: Path, file: _File) -> str:
+    below = file.path.relative_to(top).parent
     return str(below / file.stem) if str(below) != "." else file.stem
 
 

@@ -223,7 +223,7 @@ class Proxy:
     def _route(self, request: Head, name: str) -> Route:
         route = self._routes.get(name)
         if route is None:
-            raise ModelNotFound(f"no model or alias {name!r}; see /v1/models")
+            raise ModelNotFound(f"no model or alias is called {name!r}; see /v1/models")
         if route.via:
             refuse_loop(request, self.mark.encode())
         return route

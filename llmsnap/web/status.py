@@ -62,7 +62,7 @@ class StatusRoutes:
         Raises BadRequest when there is a mistake in them, and Conflict when there are none.
         """
         try:
-            changes = await self._reloads.reload("asked to")
+            changes = await self._reloads.reload("reload")
         except ConfigError as error:
             raise BadRequest(f"the configuration isn't taken: {error}") from None
         return json_answer(asdict(changes) | {"warnings": self._reloads.status()["warnings"]})

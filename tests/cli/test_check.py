@@ -153,3 +153,17 @@ def test_a_file_that_is_no_model_is_told(llmsnap: Run, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert f"models.a: '{tmp_path}/m.gguf' is no GGUF file" in outcome.err
     assert len(outcome.json["warnings"]) == 1
+
+
+def test_the_same_advice_is_given_once(llmsnap: Run, tmp_path: Path) -> None:
+    """With all models that it is about."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "models:\n"
+        "  a: {cmd: 'llama-server --port ${PORT} -m a.gguf'}\n"
+        "  b: {cmd: 'llama-server --port ${PORT} -m b.gguf'}\n"
+    )
+    outcome = llmsnap("check", "--config", str(path))
+
+    told = [line for line in outcome.out.splitlines() if "its slots share the context" in line]
+    assert [line.split(": ")[:2] for line in told] == [["advice", "a, b"]]

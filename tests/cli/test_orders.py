@@ -239,7 +239,10 @@ async def test_without_the_key_it_says_so(llmsnap_aside: RunAside, site: Site) -
     let_in = await llmsnap_aside("ps", "--url", f"{site.url}/", "--key", "sesame")
 
     assert (refused.code, let_in.code) == (1, 0)
-    assert refused.err == "llmsnap: unauthorized: invalid or missing API key\n"
+    assert refused.err == (
+        "llmsnap: unauthorized: invalid or missing API key; "
+        "give one with --key, or in LLMSNAP_API_KEY\n"
+    )
 
 
 def test_where_nothing_listens_it_says_how_to_start(llmsnap: Run) -> None:

@@ -79,6 +79,17 @@ def test_the_same_name_twice_is_told_apart_by_its_folder(tmp_path: Path) -> None
     assert set(found(tmp_path)) == {"x/m/a", "y/m/a"}
 
 
+def test_paths_lead_through_no_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `../models`, which is short for the person, not in a file that stays."""
+    put(tmp_path, "models/a.gguf")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    assert ".." not in folder_text(Path("../models")).split("models:", 1)[1]
+
+
 def test_it_loads_with_odd_names_in_it(tmp_path: Path) -> None:
     """What a command can't hold is left out."""
     put(tmp_path, "it's a #1.gguf", "on.gguf", "7.gguf", "${x}.gguf", "new\nline.gguf")
