@@ -16,8 +16,8 @@ import msgspec
 
 MARK_BYTES: Final = 16
 _MOST_MARKS: Final = 4096
-_PIECE: Final = 512
-"""Characters of a prompt without messages between two marks."""
+_PIECE: Final = 256
+"""Characters of a prompt without messages between two marks: as many as `minTokens` has tokens."""
 _CHATS: Final = frozenset({"/v1/chat/completions", "/v1/messages"})
 _PROMPTS: Final = frozenset({"/v1/completions", "/completion"})
 PATHS: Final = _CHATS | _PROMPTS

@@ -73,8 +73,8 @@ def test_prompts_are_marked_piece_by_piece() -> None:
     long, longer = prompt("x" * 1100), prompt("x" * 1100 + "answer and more" * 100)
     assert long is not None
     assert longer is not None
-    assert len(long.marks) == 2
-    assert longer.shared_with(long.marks) == 2
+    assert len(long.marks) == 4
+    assert longer.shared_with(long.marks) == 4
     assert prompt("short") is None
 
 
