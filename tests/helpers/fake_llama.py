@@ -83,6 +83,8 @@ class FakeLlama:
         if path.startswith("/slots/"):
             slot = self._slots[int(path.rpartition("/")[2])]
             return await self._order(slot, query.removeprefix("action="), seen.json)
+        if seen.method != "POST":
+            return _refusal(404, "File Not Found")
         self._journal.add("request", path=path, body=seen.json)
         return 200, self._completed(path, seen.json)
 
