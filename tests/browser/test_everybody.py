@@ -70,6 +70,8 @@ async def test_a_key_is_asked_for_once(opened: Open, tmp_path: Path) -> None:
     ):
         page = window.page
         key = page.get_by_label("API key", exact=True)
+        await expect(key).to_be_visible()
+        await expect(page.get_by_text("No models are configured.")).to_be_hidden()
         await key.fill("wrong")
         await key.press("Enter")
         await expect(page.get_by_role("alert")).to_contain_text("isn't one of this proxy's")

@@ -90,7 +90,8 @@ async def test_every_order_is_a_button(opened: Open, configure: Configure, tmp_p
         await window.shows_state("b", "ready")
         await window.button("Unload all").click()
         await window.shows_state("b", "stopped")
-        await window.page.get_by_label("Only those up").uncheck()
+        await expect(window.page.locator(".swaps").last).to_contain_text("by hand")
+        await window.page.get_by_label("Only starts and wakes").uncheck()
         await expect(window.page.locator(".swaps").last).to_contain_text(
             "a put to sleep by pageout"
         )

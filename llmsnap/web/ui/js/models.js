@@ -19,7 +19,7 @@ export class ModelsView {
   #rows;
   #summary = el("p", { class: "muted small", id: "models-summary" });
   #filter = el("input", { type: "search", placeholder: "Filter models", aria: { label: "Filter models" }, hidden: true });
-  #empty = el("p", { class: "empty" }, "No models are configured.");
+  #empty = el("p", { class: "empty", hidden: true }, "No models are configured.");
   #parts;
 
   constructor(root, live) {

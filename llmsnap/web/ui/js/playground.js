@@ -11,7 +11,7 @@ export class PlaygroundView {
   #live;
   #model = el("select", { aria: { label: "Model" } });
   #system = el("textarea", { rows: 2, placeholder: "None" });
-  #temperature = el("input", { type: "number", min: 0, max: 2, step: 0.1, placeholder: "as the model has it" });
+  #temperature = el("input", { type: "number", min: 0, max: 2, step: 0.1, placeholder: "the model's own" });
   #most = el("input", { type: "number", min: 1, step: 1, placeholder: "no limit" });
   #talk = el("ol", { class: "talk", aria: { label: "Conversation" } });
   #empty = el("p", { class: "empty" }, "Choose a model and say something. If it isn't up, it is brought up, and you see how long that takes.");

@@ -36,7 +36,7 @@ export class SwapsCard {
     this.node = el(
       "section",
       { class: "card", aria: { label: "Swaps" } },
-      el("div", { class: "head" }, el("h2", {}, "Swaps"), el("label", { class: "line" }, this.#onlySwaps, "Only those up")),
+      el("div", { class: "head" }, el("h2", {}, "Swaps"), el("label", { class: "line" }, this.#onlySwaps, "Only starts and wakes")),
       going,
       list,
       this.#empty,
@@ -133,5 +133,6 @@ function ended(move) {
 function told(move) {
   const gone = Object.entries(Object.groupBy(move.departures, ({ kind }) => kind));
   const room = gone.map(([kind, list]) => `${listed(list.map(({ model }) => model))} ${WORDS[kind]}`);
-  return [move.reason, ...room, move.error].filter(Boolean).join(" · ");
+  const reason = move.reason === "asked" ? "by hand" : move.reason;
+  return [reason, ...room, move.error].filter(Boolean).join(" · ");
 }
