@@ -1,7 +1,8 @@
 """Readable tables.
 
 What isn't a terminal gets each row on one line, and all columns. A terminal that is too narrow for
-that gets no column that is empty, and only long texts are wrapped.
+that gets no column that is empty, and only long texts are wrapped; where even that doesn't fit, a
+line a cell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from rich.text import Text
 Rows = Iterable[Sequence[str]]
 
 _SHORT: Final = 24
-"""Texts of so many characters aren't wrapped."""
+"""Shorter texts aren't wrapped."""
+_GAP: Final = 1
+"""Between two columns."""
 _WIDE: Final = 10_000
 """Wider than any table."""
 
@@ -64,28 +67,57 @@ def _console() -> Console:
 
 
 def _fitting(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return the table as it is, or narrower if it doesn't fit."""
+    """Return the table as it is; narrower if it doesn't fit, and at last a line a cell."""
     table = made_table(columns, rows)
     unbounded = console.options.update(max_width=_WIDE)
-    if console.measure(table, options=unbounded).maximum <= console.width:
+    if not rows or console.measure(table, options=unbounded).maximum <= console.width:
         return table
-    return _narrow_table(columns, rows)
+    filled = [
+        (column.upper(), texts)
+        for column, texts in zip(columns, zip(*rows, strict=True), strict=True)
+        if any(texts)
+    ]
+    if sum(_least_width(*one) + _GAP for one in filled) - _GAP <= console.width:
+        return _narrow_table(filled)
+    return _listed(filled)
 
 
-def _narrow_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return the table without empty columns; headings, and lists of short texts, go downwards."""
+def _least_width(heading: str, texts: Sequence[str]) -> int:
+    """Return how narrow a column can be without a short text or a word being torn."""
+    parts = [part for text in texts for part in text.split(", " if _is_short(texts) else None)]
+    widest = max(len(part) + 1 for part in parts)
+    return max([min(_SHORT, widest), *map(len, heading.split())])
+
+
+def _is_short(texts: Sequence[str]) -> bool:
+    return max(len(part) for text in texts for part in text.split(", ")) < _SHORT
+
+
+def _narrow_table(filled: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """Return a table in which headings, and lists of short texts, go downwards."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     cells = []
-    for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
-        if not any(texts):
-            continue
-        parts = [part for text in texts for part in text.split(", ")]
-        is_short = max(map(len, parts)) <= _SHORT
-        heading = column.upper().replace(" ", "\n") if is_short else column.upper()
-        table.add_column(heading, overflow="fold", no_wrap=is_short)
+    for heading, texts in filled:
+        is_short = _is_short(texts)
+        heading_ = heading.replace(" ", "\n") if is_short else heading
+        table.add_column(heading_, overflow="fold", no_wrap=is_short)
         cells.append([text.replace(", ", ",\n") if is_short else text for text in texts])
     for row in zip(*cells, strict=True):
         table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _listed(filled: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """Return a table with a line a cell: the heading, and what stands under it."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    headings = [heading for heading, _ in filled]
+    for row in zip(*(texts for _, texts in filled), strict=True):
+        for heading, text in zip(headings, row, strict=True):
+            if text:
+                table.add_row(heading, Text(text))
+        table.add_row("", "")
     return table
 
 

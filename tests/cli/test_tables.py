@@ -42,12 +42,38 @@ def test_only_long_texts_are_wrapped(
     """And nothing of them is lost."""
     narrow(monkeypatch)
     sentence = " ".join(f"word{number}" for number in range(40))
-    print_table(("check", "found"), [("sleep by pageout", sentence)])
+    print_table(("check", "", "found"), [("sleep by pageout", "ok", sentence)])
 
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert "sleep by pageout  word0 word1" in out
+    assert "sleep by pageout  ok  word0 word1" in out
     assert all(word in out for word in sentence.split())
+
+
+def test_what_fits_in_no_table_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line a cell, and nothing is cut off."""
+    narrow(monkeypatch)
+    columns = [f"heading{number}" for number in range(12)]
+    print_table(columns, [[f"{number}.449 s" for number in range(12)], ["x"] * 12])
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line.split(maxsplit=1) for line in lines[:2]] == [
+        ["HEADING0", "0.449 s"],
+        ["HEADING1", "1.449 s"],
+    ]
+    assert len([line for line in lines if line]) == 24
+
+
+def test_without_rows_there_are_headings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even where they don't fit."""
+    narrow(monkeypatch)
+    print_table([f"heading{number}" for number in range(12)], [])
+
+    assert "HEADING0" in capsys.readouterr().out
 
 
 def test_a_pipe_gets_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> None:
