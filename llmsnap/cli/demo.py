@@ -39,7 +39,7 @@ Two models, and memory for one: ask one, then the other, and they swap.
   curl {url}/v1/completions -H 'content-type: application/json' \\
     -d '{{"model":"gemma3","prompt":"The capital of France is","max_tokens":8}}'
 
-`llmsnap ps` in another terminal shows who is up, {url} does in a browser.
+`{program} ps` in another terminal shows who is up, {url} does in a browser.
 Ctrl-C ends it all.
 """
 
@@ -134,4 +134,5 @@ models:
 
 def introduction(address: Address) -> str:
     """Return what there is to try."""
-    return _INTRODUCTION.format(url=address.url(tls=False))
+    program = "llmsnap" if shutil.which("llmsnap") else sys.argv[0]
+    return _INTRODUCTION.format(url=address.url(tls=False), program=program)

@@ -42,13 +42,16 @@ def test_its_configuration_makes_the_two_swap() -> None:
     assert argv[-1] == "/a b/it's.gguf"
 
 
-def test_the_introduction_has_a_curl_a_model() -> None:
-    """With the address that it listens on."""
+def test_the_introduction_has_a_curl_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the address that it listens on, and a command that is found where it isn't on PATH."""
+    monkeypatch.setattr("sys.argv", [".venv/bin/llmsnap"])
+    monkeypatch.setenv("PATH", "/nowhere")
     text = demo.introduction(Address("localhost", 8080))
 
     assert text.count("curl http://localhost:8080/v1/") == 2
     assert '"model":"smollm2"' in text
     assert '"model":"gemma3"' in text
+    assert "`.venv/bin/llmsnap ps`" in text
 
 
 def test_a_llama_server_on_the_path_comes_first(
