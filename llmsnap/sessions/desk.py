@@ -10,30 +10,21 @@ from typing import Final
 
 from llmsnap.errors import Conflict
 from llmsnap.sessions.catalogue import Saved
-from llmsnap.sessions.chain import Chain
-from llmsnap.sessions.choice import (
-    Wish,
-    best_of,
-    free_slot,
-    fresh_turns,
-    may_hold,
-    unknown_slots,
-)
-from llmsnap.sessions.identity import Identity, difference, identity_of
-from llmsnap.sessions.outcome import Outcome
+from llmsnap.sessions.choice import Wish, free_slot, fresh_turns, may_hold, unknown_slots
+from llmsnap.sessions.identity import Identity, identity_of
 from llmsnap.sessions.pool import empties_idle, is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
+from llmsnap.sessions.restoring import Restorer
 from llmsnap.sessions.saving import Saver, State
 from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
-from llmsnap.sessions.subject import Process, Shared, SlotSpoiled, Subject
+from llmsnap.sessions.subject import Process, Shared, Subject
 from llmsnap.sessions.trial import Attempt, Found, Trial, empty_slot
 from llmsnap.sessions.turns import Restore, Turn, holders, likely_tokens
 
 logger = logging.getLogger(__name__)
 
-_LEAST_S: Final = 10.0
-_BYTES_PER_S: Final = 50 * 1024**2
-"""A disk that is slower than that is given up on."""
+_ERASE_S: Final = 10.0
+"""More time than a server takes to empty a slot."""
 
 
 class Desk:
@@ -66,8 +57,7 @@ class Desk:
         """Those that have ended, in the order of their beginning; the slots hold some of them."""
         self._proofs = Proofs(model, shared.vault, shared.tell, shared.now)
         self._saver = Saver(model, shared, self._proofs)
-        self._doubtful: set[str] = set()
-        """Files that didn't come back beside what other slots held."""
+        self._restorer = Restorer(model, shared, self._proofs)
 
     @property
     def is_serving(self) -> bool:
@@ -122,7 +112,7 @@ class Desk:
             state = await self._state()
             if state is None or self.refusal:
                 return None
-            wish = await self._wish(turn, chain, state)
+            wish = await self._restorer.wish(turn, chain, state)
             self._is_restoring = wish is not None
             try:
                 if state.is_full or self._empties_idle:
@@ -204,7 +194,8 @@ class Desk:
                 found = await Trial(self._shared.slots, process, slot, self._vault).run()
                 self.refusal = self._proofs.tried(state.who, found)
                 if found.is_spoiled:
-                    attempt.spoiled = self._restart(process, f"a self-test failed: {found.reason}")
+                    why = f"a self-test failed: {found.reason}"
+                    attempt.spoiled = self._shared.spoiled(process, why)
                 return found
         except Lost:
             self.refusal = self._proofs.died(await self._who(), "be tested")
@@ -263,26 +254,6 @@ class Desk:
             self._inherited = {slot.id: slot.id_task for slot in slots if slot.id_task >= 0}
         return State(await self._who(), process, slots, self._turns, self.min_tokens)
 
-    async def _wish(self, turn: Turn, chain: Chain, state: State) -> Wish | None:
-        """Return what should be in a slot for `turn` and isn't; None: nothing."""
-        who, catalogue = state.who, self._vault.catalogue
-        mine = [s for s in catalogue.of(self._model) if s.scope == turn.scope]
-        refusal_of = self._proofs.pair_refusal
-        fitting = [s for s in mine if s.facts == who.facts and not refusal_of(who, s)]
-        wish = best_of(fitting, chain)
-        if wish is None:
-            if (other := best_of(mine, chain)) is not None:
-                reason = difference(other.saved.facts, who.facts) or refusal_of(who, other.saved)
-                self._refuse(other.saved, reason)
-            return None
-        if wish.tokens < self.min_tokens:
-            return None
-        for earlier in self._turns:
-            there = await earlier.chain() if earlier.scope == turn.scope else None
-            if there is not None and chain.shared_with(there.marks) >= wish.shared:
-                return None
-        return wish
-
     async def _restore(self, turn: Turn, wish: Wish, state: State) -> int | None:
         process, saved = self._process, wish.saved
         assert process is not None
@@ -292,23 +263,20 @@ class Desk:
         taken = {open_.restored.slot for open_ in self._proving if open_.restored}
         taken.update(slot.id for slot in unknown)
         slot = free_slot(state.slots, taken)
-        if slot is None:
-            return None
-        is_risky = saved.engine != state.who.engine or saved.name in self._doubtful
-        if is_risky and any(slot.is_processing for slot in state.slots):
-            return None  # if it went wrong, their answers would be cut
-        if slot.n_ctx and saved.tokens >= slot.n_ctx:
-            self._refuse(saved, f"it has {saved.tokens} tokens, and a slot holds {slot.n_ctx}")
-            return None
-        if fault := await self._vault.fault_of(saved):
-            await self._vault.set_aside(saved)
-            self._tell(saved, "refused")
-            logger.warning("model %s: a saved conversation is lost: %s", process.model, fault)
+        if slot is None or not await self._restorer.is_fit(saved, slot, state):
             return None
         if not await self._make_way(turn, state, slot, saved, taken):
             return None
-        await self._read(turn, wish, state, slot.id)
-        return slot.id if turn.restored is not None and len(state.slots) > 1 else None
+        try:
+            await self._restorer.read(process, saved, slot.id, state)
+        except NotSupported as error:
+            self.refusal = f"its server can't restore slots: {error}"
+            logger.warning("model %s: %s", process.model, self.refusal)
+            return None
+        turn.restored = Restore(saved, slot.id, wish.tokens, wish.is_whole)
+        turn.is_alone = all(other is turn or other.record.ended_at for other in self._open.values())
+        self._proving.append(turn)
+        return slot.id if len(state.slots) > 1 else None
 
     async def _make_way(
         self, turn: Turn, state: State, target: Slot, saved: Saved, taken: Collection[int]
@@ -328,7 +296,7 @@ class Desk:
             return False
         try:
             for slot in going:
-                await self._shared.slots.erase(state.server, slot.id, _LEAST_S)
+                await self._shared.slots.erase(state.server, slot.id, _ERASE_S)
         except SlotsFailed as error:
             logger.info("model %s: a slot can't be emptied: %s", self._model, error)
             return False
@@ -340,61 +308,3 @@ class Desk:
         """Return the slots that still hold what an earlier proxy's requests left there."""
         ours = holders(state.turns, state.slots)
         return unknown_slots(state.slots, self._inherited or {}, ours)
-
-    async def _read(self, turn: Turn, wish: Wish, state: State, slot: int) -> None:
-        saved, shared, process = wish.saved, self._shared, state.server
-        limit_s = _LEAST_S + saved.kept.size / _BYTES_PER_S
-        try:
-            found = await shared.slots.restore(process, slot, saved.name, limit_s)
-            self._proofs.survived(state.who)
-            if found.n_restored != saved.tokens:
-                raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")
-        except NotSupported as error:
-            self.refusal = f"its server can't restore slots: {error}"
-            logger.warning("model %s: %s", process.model, self.refusal)
-            return
-        except SlotsFailed as error:
-            is_alone = all(other.id == slot or not other.n_prompt_tokens for other in state.slots)
-            raise await self._spoiled(saved, is_alone, error) from None
-        shared.vault.catalogue.use(saved, shared.now())
-        turn.restored = Restore(saved, slot, wish.tokens, wish.is_whole)
-        turn.is_alone = all(other is turn or other.record.ended_at for other in self._open.values())
-        self._proving.append(turn)
-        logger.info(
-            "model %s: %d tokens of a saved conversation are back in slot %d",
-            *(process.model, saved.tokens, slot),
-        )
-
-    async def _spoiled(self, saved: Saved, is_alone: bool, error: SlotsFailed) -> SlotSpoiled:
-        """Have the process restarted; a file that is at fault is never tried again.
-
-        It isn't where another build has written it, which only this one refuses, nor the first time
-        where other slots held something: it may have lacked room.
-        """
-        process, who = self._process, await self._who()
-        assert process is not None
-        self._proofs.refused(who, saved, str(error))
-        if isinstance(error, Lost):
-            self._proofs.died(who, "restore a slot")
-        if saved.engine == who.engine and (is_alone or saved.name in self._doubtful):
-            await self._vault.set_aside(saved)
-        self._doubtful.add(saved.name)
-        self._tell(saved, "failed")
-        logger.warning(
-            "model %s: a restore failed (%s); it is restarted before it serves",
-            *(saved.model, error),
-        )
-        return self._restart(process, f"a conversation couldn't be restored: {error}")
-
-    def _restart(self, process: Process, why: str) -> SlotSpoiled:
-        spoiled = SlotSpoiled(f"model {process.model!r}: {why}")
-        self._shared.restart(process.model, process.generation, spoiled)
-        return spoiled
-
-    def _refuse(self, saved: Saved, reason: str) -> None:
-        if self._proofs.is_news(saved, reason):
-            self._tell(saved, "refused")
-            logger.info("model %s: a saved conversation doesn't fit: %s", saved.model, reason)
-
-    def _tell(self, saved: Saved, result: str) -> None:
-        self._shared.tell(Outcome(saved.model, "restore", result))

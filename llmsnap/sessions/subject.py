@@ -47,3 +47,9 @@ class Shared:
     """Ends that process of a model because of an error, so that it starts afresh."""
     flush: Callable[[], None]
     """Has `answered` called for all requests that have ended."""
+
+    def spoiled(self, process: Process, why: str) -> SlotSpoiled:
+        """Have `process` restarted; return what whoever waits for it is to be told."""
+        error = SlotSpoiled(f"model {process.model!r}: {why}")
+        self.restart(process.model, process.generation, error)
+        return error

@@ -1,0 +1,121 @@
+"""Brings saved conversations back into slots of one model's processes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from llmsnap.sessions.catalogue import Saved
+from llmsnap.sessions.chain import Chain
+from llmsnap.sessions.choice import Wish, best_of
+from llmsnap.sessions.identity import Identity, difference
+from llmsnap.sessions.outcome import Outcome
+from llmsnap.sessions.proof import Proofs
+from llmsnap.sessions.saving import State
+from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
+from llmsnap.sessions.subject import Process, Shared, SlotSpoiled
+from llmsnap.sessions.turns import Turn
+
+logger = logging.getLogger(__name__)
+
+_LEAST_S: Final = 10.0
+_BYTES_PER_S: Final = 50 * 1024**2
+"""A disk that is slower than that is given up on."""
+
+
+class Restorer:
+    """Knows which saved conversation a request wants, and reads it."""
+
+    def __init__(self, model: str, shared: Shared, proofs: Proofs) -> None:
+        self._model = model
+        self._shared = shared
+        self._vault = shared.vault
+        self._proofs = proofs
+        self._doubtful: set[str] = set()
+        """Files that didn't come back beside what other slots held."""
+
+    async def wish(self, turn: Turn, chain: Chain, state: State) -> Wish | None:
+        """Return what should be in a slot for `turn` and isn't; None: nothing."""
+        who, catalogue = state.who, self._vault.catalogue
+        mine = [s for s in catalogue.of(self._model) if s.scope == turn.scope]
+        refusal_of = self._proofs.pair_refusal
+        fitting = [s for s in mine if s.facts == who.facts and not refusal_of(who, s)]
+        wish = best_of(fitting, chain)
+        if wish is None:
+            if (other := best_of(mine, chain)) is not None:
+                reason = difference(other.saved.facts, who.facts) or refusal_of(who, other.saved)
+                self._refuse(other.saved, reason)
+            return None
+        if wish.tokens < state.min_tokens:
+            return None
+        for earlier in state.turns:
+            there = await earlier.chain() if earlier.scope == turn.scope else None
+            if there is not None and chain.shared_with(there.marks) >= wish.shared:
+                return None
+        return wish
+
+    async def is_fit(self, saved: Saved, slot: Slot, state: State) -> bool:
+        """Say whether `saved` may be read into `slot`; what is broken is set aside."""
+        is_risky = saved.engine != state.who.engine or saved.name in self._doubtful
+        if is_risky and any(slot.is_processing for slot in state.slots):
+            return False  # if it went wrong, their answers would be cut
+        if slot.n_ctx and saved.tokens >= slot.n_ctx:
+            self._refuse(saved, f"it has {saved.tokens} tokens, and a slot holds {slot.n_ctx}")
+            return False
+        if fault := await self._vault.fault_of(saved):
+            await self._vault.set_aside(saved)
+            self._tell(saved, "refused")
+            logger.warning("model %s: a saved conversation is lost: %s", self._model, fault)
+            return False
+        return True
+
+    async def read(self, process: Process, saved: Saved, slot: int, state: State) -> None:
+        """Have `saved` read into `slot`.
+
+        Raises NotSupported, and SlotSpoiled when the process has to be restarted.
+        """
+        limit_s = _LEAST_S + saved.kept.size / _BYTES_PER_S
+        try:
+            found = await self._shared.slots.restore(process, slot, saved.name, limit_s)
+            self._proofs.survived(state.who)
+            if found.n_restored != saved.tokens:
+                raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")
+        except NotSupported:
+            raise
+        except SlotsFailed as error:
+            is_alone = all(other.id == slot or not other.n_prompt_tokens for other in state.slots)
+            raise await self._spoiled(process, saved, state.who, error, is_alone) from None
+        self._vault.catalogue.use(saved, self._shared.now())
+        logger.info(
+            "model %s: %d tokens of a saved conversation are back in slot %d",
+            *(self._model, saved.tokens, slot),
+        )
+
+    async def _spoiled(
+        self, process: Process, saved: Saved, who: Identity, error: SlotsFailed, is_alone: bool
+    ) -> SlotSpoiled:
+        """Have the process restarted; a file that is at fault is never tried again.
+
+        It isn't where another build has written it, which only this one refuses, nor the first time
+        where other slots held something: it may have lacked room.
+        """
+        self._proofs.refused(who, saved, str(error))
+        if isinstance(error, Lost):
+            self._proofs.died(who, "restore a slot")
+        if saved.engine == who.engine and (is_alone or saved.name in self._doubtful):
+            await self._vault.set_aside(saved)
+        self._doubtful.add(saved.name)
+        self._tell(saved, "failed")
+        logger.warning(
+            "model %s: a restore failed (%s); it is restarted before it serves",
+            *(self._model, error),
+        )
+        return self._shared.spoiled(process, f"a conversation couldn't be restored: {error}")
+
+    def _refuse(self, saved: Saved, reason: str) -> None:
+        if self._proofs.is_news(saved, reason):
+            self._tell(saved, "refused")
+            logger.info("model %s: a saved conversation doesn't fit: %s", self._model, reason)
+
+    def _tell(self, saved: Saved, result: str) -> None:
+        self._shared.tell(Outcome(self._model, "restore", result))
