@@ -54,7 +54,7 @@ models:
     assert status == 503
     assert "'big' ran out of memory" in message
     assert "3 GiB of host was there" in message
-    assert "llama_server: exiting due to model loading error" in message
+    assert "load_model: failed to create_context" in message  # its very last line may get lost
     assert (first["result"], second["result"]) == ("failed", "failed")
     assert first["departures"] == [{"model": "small", "kind": "stop"}]
 

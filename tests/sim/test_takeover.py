@@ -13,6 +13,7 @@ import pytest
 from tests.gpu.swaps import MODELS, config_for, knows_how_to_sleep
 from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
 from tests.sim.gauge import with_repository
 from tests.sim.rig import Rig
 from tests.sim.world import World
@@ -81,7 +82,7 @@ async def test_one_that_the_driver_doesnt_call_checkpointed_is_ended(
     finally:
         await caller.aclose()
     async with proxy_on(world, tmp_path, config) as running:
-        assert f"ending pid {pids['first']}" in running.log
+        await eventually(lambda: f"ending pid {pids['first']}" in running.log)
         assert "the driver doesn't say that pid" in running.log
-        assert not lives(pids["first"])
+        await eventually(lambda: not lives(pids["first"]))
         assert await cached(running, "first") == 0
