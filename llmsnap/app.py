@@ -359,7 +359,9 @@ def refuse_own_port(loaded: Loaded, here: Address) -> None:
 def set_limits() -> None:
     """Set those of this process, which are made for programs with less to do at a time."""
     raise_file_limit()
+    gc.freeze()  # what was imported stays
     gc.set_threshold(_GARBAGE_AFTER)
+    gc.enable()
     return_large_blocks()
 
 

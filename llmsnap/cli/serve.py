@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -81,6 +82,7 @@ def run(
 
     `source` is where `loaded` can be read again.
     """
+    gc.disable()  # until all is imported: `app` says from where on garbage is looked for
     import uvloop
 
     from llmsnap.app import serve as serve_until_told

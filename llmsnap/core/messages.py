@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from llmsnap.core.cause import ASKED, Cause
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.lifecycle import State, Trigger
@@ -82,9 +85,10 @@ NO_WAIT = Phases()
 
 # ---- events ------------------------------------------------------------------------------------
 
+# Each request makes two of these and an `Admit`: a frozen dataclass takes five times as long.
 
-@dataclass(frozen=True, slots=True)
-class RequestArrived:
+
+class RequestArrived(Struct, frozen=True):
     """A client wants `model`; `ticket` is its number.
 
     Not `limited`: it doesn't count against `concurrencyLimit`. `is_helper`: None: as the model is.
@@ -96,15 +100,13 @@ class RequestArrived:
     is_helper: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFinished:
+class RequestFinished(Struct, frozen=True):
     """The client with `ticket` was served, failed or went away. Unknown tickets are ignored."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChanged:
+class ModelChanged(Struct, frozen=True):
     """The shell reports READY, SLEPT, PAGED, WOKEN or EXITED of one generation of `model`.
 
     WOKEN also means that it couldn't be put to sleep, SLEPT that it couldn't be woken or paged out:
@@ -120,8 +122,7 @@ class ModelChanged:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelGoing:
+class ModelGoing(Struct, frozen=True):
     """The process of an awake model is ending without an order: it died, or it was given up.
 
     EXITED follows once nothing is left of it; until then nothing may be sent to it.
@@ -132,16 +133,14 @@ class ModelGoing:
     error: LlmsnapError
 
 
-@dataclass(frozen=True, slots=True)
-class NeedChanged:
+class NeedChanged(Struct, frozen=True):
     """The bytes that `model` needs a device were learned anew."""
 
     model: str
     need: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NeedEstimated:
+class NeedEstimated(Struct, frozen=True):
     """All that is known of the need of `model` is an estimate; what was learned holds no more.
 
     Bytes a device; no `estimate`: nothing is known. `certain` is the part of it that is sure.
@@ -149,19 +148,17 @@ class NeedEstimated:
 
     model: str
     estimate: Mapping[str, int] | None = None
-    certain: Mapping[str, int] = field(default_factory=dict)
+    certain: Mapping[str, int] = struct_field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignChanged:
+class ForeignChanged(Struct, frozen=True):
     """Other programs now use so many bytes of `device`."""
 
     device: str
     used_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbilityChanged:
+class AbilityChanged(Struct, frozen=True):
     """What a model's sleep driver can do became known, or changed."""
 
     model: str
@@ -173,39 +170,34 @@ class AbilityChanged:
     lower_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LackChanged:
+class LackChanged(Struct, frozen=True):
     """What `model` lacks to be started is another now; None: nothing that is known."""
 
     model: str
     lack: LlmsnapError | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnloadRequested:
+class UnloadRequested(Struct, frozen=True):
     """An administrator wants `model` gone; running answers may go on for `timeout_s`."""
 
     model: str
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SleepRequested:
+class SleepRequested(Struct, frozen=True):
     """An administrator wants idle `model` asleep; ignored in any state but READY and idle."""
 
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeepRequested:
+class KeepRequested(Struct, frozen=True):
     """A client wants idle `model` put away `keep_s` after its last use, and not before."""
 
     model: str
     keep_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseRequested:
+class ReleaseRequested(Struct, frozen=True):
     """An administrator wants all memory back for `for_s`: everything sleeps or stops.
 
     Running answers are paused, or else go on for `timeout_s`. Who comes waits, or is refused.
@@ -216,13 +208,11 @@ class ReleaseRequested:
     timeout_s: float = inf
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeRequested:
+class ResumeRequested(Struct, frozen=True):
     """Models may load again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconfigured:
+class Reconfigured(Struct, frozen=True, kw_only=True):
     """Other settings hold from now on; what runs goes on, as far as they allow it.
 
     The processes of models in `outdated` are replaced, and those of models that aren't in `specs`
@@ -237,8 +227,7 @@ class Reconfigured:
     constraints: Constraints
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownRequested:
+class ShutdownRequested(Struct, frozen=True):
     """Nothing may start any more. Running answers may go on for `grace_s`.
 
     The processes of `staying` are left as they are then, if they are awake or asleep.
@@ -248,8 +237,7 @@ class ShutdownRequested:
     staying: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """A process of `model` that an earlier proxy left, and that is to be gone on with."""
 
     model: str
@@ -259,15 +247,13 @@ class Found:
     tier_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Adopted:
+class Adopted(Struct, frozen=True):
     """All that was found at the start; comes before any other event."""
 
     found: tuple[Found, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """`next_deadline` has come."""
 
 
@@ -296,24 +282,21 @@ Event = (
 # ---- actions -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """Let the client with `ticket` through to its model."""
 
     ticket: int
     phases: Phases = NO_WAIT
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """Answer the client with `ticket`, who is waiting, with `error`."""
 
     ticket: int
     error: LlmsnapError
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True):
     """End the answer of `ticket`, who was admitted: its process is gone or going."""
 
     ticket: int

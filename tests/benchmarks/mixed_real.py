@@ -161,7 +161,7 @@ async def main(requests: int, speed: float, seed: int) -> None:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(swap_file(SWAP_BYTES))
-        one = "memory: {mode: off}\nsleep: {mode: off}"
+        one = "memory: {mode: off}\nsleep: {mode: off}\nsessions: {mode: off}"
         async with proxied("one at a time, stop/start", one, files, folder / "one") as way:
             await measure(way, visits, speed)
         async with router(_engine(), files, folder / "router", most=2) as session:

@@ -3,15 +3,16 @@
     python -m tests.benchmarks.swap [--times 5] [--llama-server PATH] [--type Q8_0]
 
 One 2 GB model with random weights, one conversation of 600 tokens, room for one model. In each of
-three ways another, tiny model is asked, so that the big one must go; then the conversation goes on:
-what counts is the time from that request to the first token. (a) llmsnap with `sleepMode: off`;
-(b) llama-server's own router with `--models-max 1`; (c) llmsnap, where the models sleep. All three
-are up side by side and asked by URL, in turns, first with all files in the page cache, then with
-none of them there. The first return to a process that slept is shown apart: its memory
-is still in the swap cache then.
+four ways another, tiny model is asked, so that the big one must go; then the conversation goes on:
+what counts is the time from that request to the first token. (a) llmsnap as its peers do it, with
+`sleep: {mode: off}` and `sessions: {mode: off}`; (b) llama-server's own router with
+`--models-max 1`; (c) llmsnap without sleep, which saves and restores the conversation; (d) llmsnap,
+where the models sleep. All are up side by side and asked by URL, in turns, first with all files in
+the page cache, then with none of them there. The first return to a process that slept is shown
+apart: its memory is still in the swap cache then.
 
-Needs root, 10 GB of RAM and as much below the system's folder for temporary files, where it makes
-its own swap file and takes it away again. Takes 12 minutes on two cores, most of them for
+Needs root, 14 GB of RAM and as much below the system's folder for temporary files, where it makes
+its own swap file and takes it away again. Takes 8 minutes on two cores, most of them for
 prefilling.
 """
 
@@ -53,8 +54,10 @@ LAYERS: Final = {"Q8_0": 20, "F16": 10}
 """Of each type, as many as make 2 GB."""
 SHAPE: Final = {"embd": 3072, "ff": 8192, "heads": 24, "kv_heads": 8}
 SWAP_BYTES: Final = 4 * 2**30
+PEERS: Final = ("stop and start", "router")
+ASLEEP: Final = "asleep"
 GOAL: Final = 4.0
-"""So many times as fast as both other ways coming back to a model asleep is to be."""
+"""So many times as fast as both ways of its peers coming back to a model asleep is to be."""
 
 
 @dataclass(frozen=True)
@@ -177,13 +180,15 @@ def disk_reads() -> int:
 
 @asynccontextmanager
 async def proxied(
-    name: str, engine: Engine, files: Mapping[str, Path], folder: Path, *, asleep: bool
+    name: str, engine: Engine, files: Mapping[str, Path], folder: Path, *, restores: bool = True
 ) -> AsyncIterator[Way]:
-    """(a) and (c): llmsnap itself, as users start it."""
+    """(a), (c) and (d): llmsnap itself, as users start it."""
+    asleep = name == ASLEEP
     folder.mkdir()
     lines = [
         "memory: {devices: {host: 3GiB}}",
         f"sleep: {{mode: {'auto' if asleep else 'off'}, after: 0}}",
+        f"sessions: {{mode: {'auto' if restores else 'off'}}}",
         "schedule: {hold: 0}",  # the client may seem to be expected back; that isn't asked here
         f"startPort: {free_ports(len(files))}",
         "models:",
@@ -239,16 +244,15 @@ def summary(found: Mapping[str, Returns], cold: bool) -> list[str]:
     """Return the medians in words, and whether the goal is reached."""
     returns = {name: each.cold if cold else each.warm for name, each in found.items()}
     medians = {n: statistics.median(one.seconds for one in each) for n, each in returns.items()}
-    *others, asleep = medians
     lines = [f"{'cold' if cold else 'warm'} page cache"]
     for name, each in returns.items():
         waited = statistics.median(one.back_s / one.seconds for one in each)
         share = f", {waited:.0%} of it to start or wake it" if waited else ""
         spread = f"{min(one.seconds for one in each):.2f}-{max(one.seconds for one in each):.2f}"
         lines.append(f"  {name:16} {medians[name]:6.2f} s ({spread} s){share}")
-    ratio = min(medians[name] for name in others) / medians[asleep]
+    ratio = min(medians[name] for name in PEERS) / medians[ASLEEP]
     verdict = "reached" if ratio >= GOAL else "NOT REACHED"
-    lines.append(f"  asleep is {ratio:.1f} times as fast as the better of the others: {verdict}")
+    lines.append(f"  asleep is {ratio:.1f} times as fast as the better of the peers: {verdict}")
     return lines
 
 
@@ -265,7 +269,7 @@ def report(kind: str, times: int, found: Mapping[str, Returns]) -> None:
 
 
 async def main(program: str, wanted: str, times: int) -> None:
-    """Measure the three ways."""
+    """Measure the four ways."""
     kind = await suitable_type(program, wanted)
     files = {
         BIG: cached_model("big", kind, layers=LAYERS[kind], **SHAPE),
@@ -277,12 +281,14 @@ async def main(program: str, wanted: str, times: int) -> None:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(swap_file(SWAP_BYTES))
-        stopped = proxied("stop and start", engine, files, folder / "a", asleep=False)
-        slept = proxied("asleep", engine, files, folder / "c", asleep=True)
+        stopped = proxied(PEERS[0], engine, files, folder / "a", restores=False)
         routed = router(engine, files, folder / "b", most=1)
+        restored = proxied("stop and restore", engine, files, folder / "c")
+        slept = proxied(ASLEEP, engine, files, folder / "d")
         ways = [
             await stack.enter_async_context(stopped),
-            Way("router", await stack.enter_async_context(routed)),
+            Way(PEERS[1], await stack.enter_async_context(routed)),
+            await stack.enter_async_context(restored),
             await stack.enter_async_context(slept),
         ]
         found = await measure(ways, times)
