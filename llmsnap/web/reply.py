@@ -16,8 +16,8 @@ from llmsnap.web.upstream import UpstreamConnection
 
 PACE_S: Final = 0.001
 """Short pieces of a stream that follow each other faster are read that much later, together."""
-_WORTHWHILE_BYTES: Final = 1024
-"""A read that brings as much pays for itself: to wait for more would only be to wait."""
+_WORTHWHILE_BYTES: Final = 400
+"""A read of two events or more pays for itself: to wait for more would only be to wait."""
 
 
 class Broken(Exception):

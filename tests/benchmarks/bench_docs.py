@@ -74,7 +74,8 @@ again. What the states mean is in [bench.md](bench.md#what-is-measured).
 same files with the same flags (F16, `--no-mmap`, a context of 4096 tokens, one slot), each with
 room for one model. Asleep means page-out to a swap file. There a model is woken as soon as it
 sleeps, so that most of it comes out of the kernel's swap cache; `swap` shows what a wake takes
-after another model was up.
+after another model was up. Gemma 3 has a sliding window: without `--swa-full`, as here, it reads a
+conversation that is restored all over again ([sessions.md](sessions.md#proof)).
 """
 
 
