@@ -128,7 +128,7 @@ def holdings(server: Server) -> dict[str, int]:
     """What could leak."""
     server_usage, own_usage = server.usage, Host().usage([os.getpid()])
     return {
-        # Of both together: what is still in swap changes with other tests, which make some and end it.
+        # Together: how much is still in swap changes with other tests, which make and end some.
         "memory": server_usage.rss_bytes + server_usage.swap_bytes,
         "files": server.open_files,
         "own rss": own_usage.rss_bytes,
