@@ -34,9 +34,9 @@ def is_shared(argv: Sequence[str], env: Mapping[str, str]) -> bool:
 
     That is so by default where the number of slots isn't said.
     """
-    said = [_SHARED[word] for word in llama_words(argv) if word in _SHARED]
-    said += [means for name, means in _SAID.items() if env.get(name, "").lower() not in _NO]
-    return said[0] if said else not _told_slots(argv, env)
+    said = [means for name, means in _SAID.items() if env.get(name, "").lower() not in _NO]
+    said += [_SHARED[word] for word in llama_words(argv) if word in _SHARED]
+    return said[-1] if said else not _told_slots(argv, env)
 
 
 def empties_idle(argv: Sequence[str], env: Mapping[str, str]) -> bool:

@@ -21,6 +21,7 @@ from llmsnap.sessions.slots import Slot
         ("--no-kv-unified", {}, 4),
         ("", {"LLAMA_ARG_N_PARALLEL": "2"}, 2),
         ("-np 3", {"LLAMA_ARG_KV_UNIFIED": "1"}, 1),
+        ("-np 3 -kvu -no-kvu", {"LLAMA_ARG_KV_UNIFIED": "1"}, 3),
         ("-np 3", {"LLAMA_ARG_KV_UNIFIED": "off"}, 3),
     ],
 )
