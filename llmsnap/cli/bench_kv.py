@@ -17,7 +17,7 @@ from llmsnap.bench.own import own_proxy
 from llmsnap.bench.report import Report
 from llmsnap.bench.swap import SwapBench, Wishes
 from llmsnap.bench.variants import Variant, variants
-from llmsnap.cli.bench_output import finish, run, say, writes_reports
+from llmsnap.cli.bench_output import finish, run, say, takes_turns, writes_reports
 from llmsnap.cli.bench_swap import read_lengths
 from llmsnap.cli.places import find_config, reads_config
 from llmsnap.config.loader import Loaded, load
@@ -81,10 +81,7 @@ def _read_flash(_: click.Context, __: click.Parameter, text: str) -> list[str]:
     callback=read_lengths,
     help="Tokens of text.",
 )
-@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case.")
-@click.option(
-    "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
-)
+@takes_turns
 @click.option("--tokens", default=32, show_default=True, help="Tokens an answer.")
 @writes_reports
 def kv(

@@ -86,6 +86,16 @@ def progress_line(progress: Progress) -> str:
     )
 
 
+def takes_turns(command: Command) -> Command:
+    """Give a command `--turns` and `--time`."""
+    command = click.option(
+        "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
+    )(command)
+    return click.option(
+        "--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case."
+    )(command)
+
+
 def writes_reports(command: Command) -> Command:
     """Give a command `--json`, `--csv`, `--markdown` and `--html`; for `finish`."""
     for form in ("html", "markdown", "csv", "json"):

@@ -15,7 +15,7 @@ import click
 from llmsnap.bench.own import own_proxy
 from llmsnap.bench.servers import Server, meet
 from llmsnap.bench.swap import SwapBench, Wishes
-from llmsnap.cli.bench_output import finish, run, writes_reports
+from llmsnap.cli.bench_output import finish, run, takes_turns, writes_reports
 from llmsnap.cli.client import talks_to_proxy
 from llmsnap.cli.places import FILE
 from llmsnap.client.proxy import Client
@@ -71,10 +71,7 @@ def _other(url: str, key: str, limit_s: float, names: dict[str, str]) -> Server:
     callback=_read_lengths_of,
     help="Tokens of text for one model, in place of --lengths.",
 )
-@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case.")
-@click.option(
-    "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
-)
+@takes_turns
 @click.option("--tokens", default=16, show_default=True, help="Tokens an answer.")
 @click.option("--seed", default="llmsnap", show_default=True, help="The same seed, the same texts.")
 @click.option("--cold", is_flag=True, help="Empty the page cache, too: starts from the disk.")
