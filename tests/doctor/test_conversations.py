@@ -21,7 +21,7 @@ def config_of(path: Path, more: str = ONE_SLOT, mode: str = "auto") -> Config:
     model = ModelConfig(cmd=f"llama-server --port 1 -m {path} {more}")
     return Config(
         models={"m": model},
-        sessions=SessionsConfig(mode=mode),  # type: ignore[arg-type]
+        sessions=SessionsConfig(mode=mode),  # type: ignore[arg-type]  # a word of its own type
     )
 
 

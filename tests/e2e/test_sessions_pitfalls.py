@@ -225,10 +225,10 @@ async def test_e07_the_slot_is_named_where_that_is_honoured(place: Place) -> Non
         await place.save(proxy)
         assert await place.say(proxy) > len(LONG)
         await place.unload(proxy)
-        body = {"model": "a", "max_tokens": 8, "messages": [{"role": "user", "content": LONG}]}
+        first = {"role": "user", "content": LONG}
         for text in ("", "go on"):
             more = [{"role": "user", "content": text}] if text else []
-            asked = {**body, "messages": [*body["messages"], *more]}  # type: ignore[misc]
+            asked = {"model": "a", "max_tokens": 8, "messages": [first, *more]}
             status, _ = await proxy.post("/v1/messages", asked)
             assert status == 200
             await place.unload(proxy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from llmsnap.runtime.tasks import Background
@@ -12,9 +12,9 @@ from llmsnap.store.store import Store
 
 
 @asynccontextmanager
-async def opened(folder: Path, schema: Schema) -> AsyncIterator[Store]:
-    """The database in `folder`; all that was written is in its file afterwards."""
-    store = Store(folder / "llmsnap.db", (schema,), linger_s=0)
+async def running_store(path: Path, *schemas: Schema, limit: int = 10_000) -> AsyncIterator[Store]:
+    """A database that is open; all that was written is in its file afterwards."""
+    store = Store(path, schemas, linger_s=0, limit=limit)
     background = Background()
     background.spawn(store.run(), name="store")
     try:
@@ -22,3 +22,8 @@ async def opened(folder: Path, schema: Schema) -> AsyncIterator[Store]:
     finally:
         await store.aclose()
         await background.aclose()
+
+
+def opened(folder: Path, schema: Schema) -> AbstractAsyncContextManager[Store]:
+    """The database in `folder`, where a proxy has it."""
+    return running_store(folder / "llmsnap.db", schema)

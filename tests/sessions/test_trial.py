@@ -19,7 +19,7 @@ class TriedSlots(FakeSlots):
     """Reads prompts; a restored one as the test says."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
+        super().__init__(*args)  # type: ignore[arg-type]  # as they were given
         self.reads: list[int] = []
         self.cached = 600
         self.holds_on = asyncio.Event()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import pytest
 
-from llmsnap.runtime.tasks import Background
 from llmsnap.store.schema import Schema
 from llmsnap.store.store import Row, Store
+from tests.helpers.database import running_store
 from tests.helpers.waiting import eventually
 
 INSERT = "INSERT INTO notes (text) VALUES (?)"
@@ -22,17 +22,11 @@ NOTES = Schema(
 Opens = Callable[..., AbstractAsyncContextManager[Store]]
 
 
-@asynccontextmanager
-async def running(path: Path, *schemas: Schema, limit: int = 10_000) -> AsyncIterator[Store]:
-    """A store that runs, and is closed at the end of the block."""
-    store = Store(path, schemas or (NOTES,), linger_s=0, limit=limit)
-    background = Background()
-    background.spawn(store.run(), name="store")
-    try:
-        yield store
-    finally:
-        await store.aclose()
-        await background.aclose()
+def running(
+    path: Path, *schemas: Schema, limit: int = 10_000
+) -> AbstractAsyncContextManager[Store]:
+    """A store of notes that runs, and is closed at the end of the block."""
+    return running_store(path, *(schemas or (NOTES,)), limit=limit)
 
 
 async def texts(store: Store) -> list[str]:
