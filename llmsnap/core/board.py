@@ -21,6 +21,7 @@ from llmsnap.core.messages import (
     Action,
     Admit,
     PageOut,
+    Phases,
     Reject,
     Sleep,
     Start,
@@ -43,6 +44,13 @@ class Release:
     """End of the running answers' time."""
     refuses: bool
     """Whether those who come meanwhile are refused; else they wait."""
+
+
+def waited(ticket: Ticket, now: float) -> Phases:
+    """Return how a waiting client has spent its wait up to `now`."""
+    if ticket.arrived >= now:
+        return NO_WAIT
+    return ticket.slot.timeline.split(ticket.arrived, now)
 
 
 class Board:
@@ -145,9 +153,7 @@ class Board:
     def admit(self, ticket: Ticket) -> None:
         """Let a waiting client through to its model, which is READY."""
         slot = ticket.slot
-        phases = NO_WAIT
-        if ticket.arrived < self.now:
-            phases = slot.timeline.split(ticket.arrived, self.now)
+        phases = waited(ticket, self.now)
         self._leave_queue(ticket)
         slot.serving[ticket.number] = ticket
         slot.asked_to_sleep = False
@@ -155,9 +161,10 @@ class Board:
 
     def reject(self, ticket: Ticket, error: LlmsnapError) -> None:
         """Refuse a waiting client."""
+        phases = waited(ticket, self.now)
         self._leave_queue(ticket)
         self._forget(ticket)
-        self.actions.append(Reject(ticket.number, error))
+        self.actions.append(Reject(ticket.number, error, phases))
 
     def admit_waiting(self, slot: Slot) -> None:
         """Let all who wait for `slot` through to it."""

@@ -294,6 +294,8 @@ class Reject(Struct, frozen=True):
 
     ticket: int
     error: LlmsnapError
+    phases: Phases = NO_WAIT
+    """How it has spent its wait."""
 
 
 class Abort(Struct, frozen=True):

@@ -31,11 +31,12 @@ from llmsnap.core import (
     release,
     timers,
 )
-from llmsnap.core.board import Board
+from llmsnap.core.board import Board, waited
 from llmsnap.core.constraints import Constraints
 from llmsnap.core.dispatch import Walk, admit_only_one
 from llmsnap.core.ledger import Ledger
 from llmsnap.core.messages import (
+    NO_WAIT,
     AbilityChanged,
     Abort,
     Action,
@@ -51,6 +52,7 @@ from llmsnap.core.messages import (
     ModelView,
     NeedChanged,
     NeedEstimated,
+    Phases,
     Reconfigured,
     Reject,
     ReleaseRequested,
@@ -131,6 +133,13 @@ class Scheduler:
         """Until when nothing loads, on the clock, and whether requests are refused meanwhile."""
         held = self._board.release
         return None if held is None or held.until <= self._clock() else (held.until, held.refuses)
+
+    def waited(self, ticket: int) -> Phases:
+        """Return how the client with `ticket` has spent its wait; nothing if it doesn't wait."""
+        found = self._board.tickets.get(ticket)
+        if found is None or ticket in found.slot.serving:
+            return NO_WAIT
+        return waited(found, self._clock())
 
     def view(self, model: str) -> ModelView:
         """Return what there is to see of `model`; raise KeyError when it isn't configured."""

@@ -45,7 +45,7 @@ class Lease:
     upstream: Upstream
     """Where to send the request; set when the block is entered."""
     phases: Phases
-    """What the wait was made of."""
+    """What the wait was made of, also where it was for nothing."""
     granted: bool
     """Whether the holder was let in."""
     swap: MoveRecord | None
@@ -122,6 +122,11 @@ class Lease:
         if self.pauses is not None and self.pauses.since is not None:
             self.pauses.end(now)
 
+    def refuse(self, error: LlmsnapError, phases: Phases) -> None:
+        """Turn the waiting client away, who has spent its wait so."""
+        self.phases = phases
+        self.abort(error)
+
     def abort(self, error: LlmsnapError) -> None:
         """Turn the waiting client away, or tell the holder that its model is going."""
         if self.aborted is not None:
@@ -139,16 +144,19 @@ class Lease:
 class Tickets:
     """All leases that wait or are held, by number.
 
-    `before` returns what is to be waited for before a model is asked for; None: nothing.
+    `before` returns what is to be waited for before a model is asked for; None: nothing. `waited`
+    returns how a ticket that waits has spent its wait.
     """
 
     def __init__(
         self,
         post: Callable[[Event], None],
         before: Callable[[str], Awaitable[object] | None] = lambda _: None,
+        waited: Callable[[int], Phases] = lambda _: NO_WAIT,
     ) -> None:
         self.post = post
         self.before = before
+        self.waited = waited
         self.open: dict[int, Lease] = {}
         self._numbers = itertools.count(1)
 
@@ -159,7 +167,14 @@ class Tickets:
     def leave(self, lease: Lease) -> None:
         """Report that a client is done, once."""
         if self.open.pop(lease.ticket, None) is not None:
+            if not lease.granted and lease.phases is NO_WAIT:
+                lease.phases = self.waited(lease.ticket)
             self.post(RequestFinished(lease.ticket))
+
+    def refuse(self, ticket: int, error: LlmsnapError, phases: Phases) -> None:
+        """Refuse a waiting client, who has spent its wait so."""
+        if lease := self.open.get(ticket):
+            lease.refuse(error, phases)
 
     def abort(self, ticket: int, error: LlmsnapError) -> None:
         """Refuse a waiting client, or end the answer of one that was let in."""

@@ -14,6 +14,7 @@ from llmsnap.core.messages import (
     ModelChanged,
     PageOut,
     Phases,
+    Reject,
     Sleep,
     Start,
     Stop,
@@ -107,7 +108,7 @@ class Moves:
             for lease in self._held(model):
                 lease.resume(now)
         if move is not None and (result := _ENDS.get((move.kind, trigger))):
-            if result == "ok" and move.is_swap:
+            if result in ("ok", "failed") and move.is_swap:
                 self._share(move, actions, now)
             move.error = str(event.error or "")
             self._end(move, now, result)
@@ -115,10 +116,10 @@ class Moves:
             self._recorder.exit(_exit_record(event, move, now))
 
     def _share(self, move: MoveRecord, actions: Sequence[Action], now: float) -> None:
-        """Have those who waited for a swap know it, and it what they waited for."""
+        """Have those who waited for a swap to its end know it, and it what they waited for."""
         waits = []
         for action in actions:
-            lease = self._leases.get(action.ticket) if isinstance(action, Admit) else None
+            lease = self._leases.get(action.ticket) if isinstance(action, Admit | Reject) else None
             if lease is not None and lease.model == move.model:
                 lease.swap = move
                 waits.append(lease.phases)

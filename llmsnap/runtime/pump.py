@@ -62,7 +62,8 @@ class Pump:
         self.fatal: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Set when a bug made it give up: all is being ended."""
         self.runners: Mapping[str, Runs] = {}
-        self.tickets = Tickets(self.post, looks.before if looks else lambda _: None)
+        before = looks.before if looks else lambda _: None
+        self.tickets = Tickets(self.post, before, scheduler.waited)
         self.watchers: list[Watcher] = []
         """Called soon after each change of a state, with the view after it and the state before."""
         self._scheduler = scheduler
@@ -157,7 +158,9 @@ class Pump:
         match action:
             case Admit(ticket, phases):
                 self._admit(ticket, phases)
-            case Reject(ticket, error) | Abort(ticket, error):
+            case Reject(ticket, error, phases):
+                self.tickets.refuse(ticket, error, phases)
+            case Abort(ticket, error):
                 self.tickets.abort(ticket, error)
             case Start(model, generation):
                 self.runners[model].start(generation)

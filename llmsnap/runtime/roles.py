@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from llmsnap.core.messages import Action, Event, ModelView
+from llmsnap.core.messages import Action, Event, ModelView, Phases
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.upstream import Upstream
@@ -27,6 +27,8 @@ class Decides(Protocol):
     def history(self) -> Collection[tuple[float, Event, Sequence[Action]]]: ...
 
     def handle(self, event: Event) -> list[Action]: ...
+
+    def waited(self, ticket: int) -> Phases: ...
 
     def view(self, model: str) -> ModelView: ...
 

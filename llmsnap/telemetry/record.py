@@ -134,7 +134,7 @@ class RequestRecord(Struct, kw_only=True):
     phases: Phases = NO_WAIT
     """What it waited for before it was forwarded."""
     held: Held | None = None
-    """Its right to the model, while it has it."""
+    """Its right to the model, while it has it or waits for it."""
     pauses: Pauses | None = None
     paused_before_s: float = 0.0
     """How long it was paused before the first byte."""
@@ -195,6 +195,8 @@ class RequestRecord(Struct, kw_only=True):
             self.status = self.status or CLIENT_LEFT
         held, self.held = self.held, None
         if held is not None:
+            if not self.forwarded_at:
+                self.phases = held.phases
             self.swap = held.swap
             self.pauses = held.pauses
             if self.pauses is not None and self.pauses.since is not None:
@@ -251,7 +253,9 @@ class RequestRecord(Struct, kw_only=True):
         if prefill_s := self.prefill_s:
             spent["prefill"] = prefill_s
         elif not self.forwarded_at:  # it never got any further
-            spent["queue"] = spent.get("queue", 0.0) + self.first_byte_s - sum(spent.values())
+            rest_s = self.first_byte_s - sum(spent.values())
+            spent = {"queue": 0.0} | spent
+            spent["queue"] += rest_s
         if self.paused_before_s:
             spent["pause"] = self.paused_before_s
         return spent

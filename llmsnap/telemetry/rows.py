@@ -16,6 +16,7 @@ from llmsnap.telemetry.record import (
     MoveRecord,
     Pauses,
     RequestRecord,
+    Result,
     phases_spent,
 )
 from llmsnap.telemetry.tokens import Tokens
@@ -93,7 +94,7 @@ class MoveRow(Struct, frozen=True, kw_only=True):
     driver: str
     generation: int
     reason: str
-    result: str
+    result: Result
     error: str
     duration_s: float
     swap_s: float | None
@@ -218,6 +219,7 @@ def _recalled_move(row: MoveRow) -> MoveRecord:
         generation=row.generation,
         cause=ASKED,
         began_at=row.at,
+        result=row.result,
         departures=tuple(row.departures),
     )
 

@@ -36,7 +36,7 @@ def _wait_parts(record: RequestRecord) -> Iterator[tuple[float, str]]:
         "drain": f"for {_victims(swap)} to finish",
         "evict": f"to {_ways_out(swap)}",
         "wake": f"to wake {model}",
-        "start": f"to start {model}",
+        "start": _start(record),
         "restore": "to restore its conversation",
         "pause": "paused before its first byte",
     }
@@ -46,6 +46,13 @@ def _wait_parts(record: RequestRecord) -> Iterator[tuple[float, str]]:
         later_s = record.pauses.ended_s - record.paused_before_s
         times = record.pauses.count
         yield later_s, f"paused in the middle ({times} time{'' if times == 1 else 's'} in all)"
+
+
+def _start(record: RequestRecord) -> str:
+    if record.forwarded_at:
+        return f"to start {record.model}"
+    failed = record.swap is not None and record.swap.result == "failed"
+    return f"starting {record.model}{', which failed' if failed else ''}"
 
 
 def _victims(swap: MoveRecord | None) -> str:

@@ -168,6 +168,7 @@ class Serving:
         rest = self._order.payload.rest
         if rest is not None:
             rest.listen(self._background)
+        self._record.held = lease
         async with lease:
             if rest is not None:
                 rest.stop_listening()

@@ -160,8 +160,9 @@ class Play:
         return error
 
     def phases(self, ticket: int) -> Phases:
-        """The phases of a ticket that was just admitted."""
-        (phases,) = [a.phases for a in self.actions if isinstance(a, Admit) and a.ticket == ticket]
+        """The phases of a ticket that was just admitted, or refused."""
+        ends = [action for action in self.actions if isinstance(action, Admit | Reject)]
+        (phases,) = [end.phases for end in ends if end.ticket == ticket]
         return phases
 
     def _ring(self, end: float, *, inclusive: bool) -> list[tuple[float, str]]:

@@ -6,7 +6,19 @@ import pytest
 
 from llmsnap.core.messages import NeedChanged, Phases
 from llmsnap.core.timeline import Phase, Timeline
-from tests.core.play import GIB, Play, arrive, done, exited, model, ready, slept, unload, woken
+from tests.core.play import (
+    GIB,
+    Play,
+    arrive,
+    done,
+    exited,
+    failed,
+    model,
+    ready,
+    slept,
+    unload,
+    woken,
+)
 
 
 def test_each_takes_the_part_from_its_own_arrival_on() -> None:
@@ -74,6 +86,38 @@ def test_phases_of_a_wake_that_fails() -> None:
     play.at(27, exited("a"))
     play.at(37, ready("a", 2))
     assert play.phases(2) == Phases(evict_s=4, wake_s=3, start_s=10)
+
+
+def test_phases_of_a_start_that_fails() -> None:
+    """They were no less spent on it: whoever waited wasn't in the queue."""
+    play = Play(model("a"), model("b"))
+    play.up("a")
+    play.at(1, arrive(1, "b"))
+    play.at(5, slept("a"))
+    play.at(7, arrive(2, "b"))
+    play.at(15, failed("b"))
+    assert play.phases(1) == Phases(evict_s=4, start_s=10)
+    assert play.phases(2) == Phases(start_s=8)
+
+
+def test_phases_of_one_who_waits_too_long() -> None:
+    """Whatever was under way then."""
+    play = Play(model("a"), max_wait_s=60.0)
+    play.at(0, arrive(1, "a"))
+    play.until(60)
+    assert play.phases(1) == Phases(start_s=60)
+
+
+def test_phases_up_to_now() -> None:
+    """Of one who waits; of others there is nothing to tell."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.now = 4.0
+    assert play.scheduler.waited(1) == Phases(start_s=4)
+    assert play.scheduler.waited(2) == Phases()
+    play.at(9, ready("a"))
+    play.now = 10.0
+    assert play.scheduler.waited(1) == Phases()
 
 
 def test_phases_of_one_who_is_held_back_after_ready() -> None:

@@ -100,17 +100,24 @@ async def test_rows_outlive_the_proxy(configure: Configure, tmp_path: Path) -> N
 
 async def test_refused_requests_leave_rows_too(configure: Configure, tmp_path: Path) -> None:
     """With what the server said, and with what the proxy did."""
-    text = configure(names="a") + "\n  bad: {cmd: 'false', proxy: 'http://127.0.0.1:1'}"
+    bad = "sh -c 'sleep 0.5; exit 1'"
+    text = configure(names="a") + f'\n  bad: {{cmd: "{bad}", proxy: "http://127.0.0.1:1"}}'
     async with running_proxy(text, tmp_path) as proxy:
         await proxy.post("/v1/completions", {"model": "a", "max_tokens": 1})
         await proxy.post("/v1/completions", {"model": "bad", "prompt": "x"})
         engines, ours = await have(proxy, 2)
+        _, one = await proxy.get(f"/api/activity/{ours['id']}")
 
     assert engines["resp_status_code"] == 400
     assert "prompt" in engines["error_msg"]
     assert ours["resp_status_code"] == 502
     assert "exit code 1" in ours["error_msg"]
     assert ours["tokens"]["output_tokens"] == 0
+    assert one["phases"]["start"] >= 0.5
+    assert "starting bad, which failed" in one["why"]
+    assert "queue" not in one["why"]
+    assert one["swap"]["result"] == "failed"
+    assert one["swap"]["departures"] == [{"model": "a", "kind": "stop"}]
 
 
 async def test_nothing_is_kept_when_it_is_off(configure: Configure, tmp_path: Path) -> None:

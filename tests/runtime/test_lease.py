@@ -84,6 +84,20 @@ async def test_a_refusal_is_raised_and_reported_once() -> None:
     assert desk.tickets.open == {}
 
 
+async def test_a_wait_for_nothing_was_spent_all_the_same() -> None:
+    """Who is refused is told how, who leaves asks for it."""
+    desk = Desk()
+    desk.tickets.waited = lambda ticket: Phases(queue_s=ticket)
+    refused, left = desk.draw(), desk.draw()
+    tasks = [await waiting(refused), await waiting(left)]
+    desk.tickets.refuse(refused.ticket, StartFailed("no"), Phases(start_s=3))
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    assert isinstance(tasks[0].exception(), StartFailed)
+    assert refused.phases == Phases(start_s=3)
+    assert left.phases == Phases(queue_s=2)
+
+
 @pytest.mark.parametrize("granted", [False, True], ids=["waiting", "just let in"])
 async def test_a_client_that_leaves_is_reported_once(granted: bool) -> None:
     """Also in the step between admission and its waking up."""

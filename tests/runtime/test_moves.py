@@ -11,6 +11,7 @@ from llmsnap.core.messages import (
     ModelChanged,
     PageOut,
     Phases,
+    Reject,
     RequestArrived,
     Sleep,
     Start,
@@ -57,11 +58,16 @@ class Stage:
         return lease
 
     def reports(
-        self, at: float, trigger: Trigger, *admitted: Admit, generation: int = 1, oom: bool = False
+        self,
+        at: float,
+        trigger: Trigger,
+        *ends: Admit | Reject,
+        generation: int = 1,
+        oom: bool = False,
     ) -> None:
         """The process of `a` is reported about."""
         error = StartFailed("no") if trigger is Trigger.EXITED else None
-        self.follow(at, ModelChanged("a", generation, trigger, error, oom), *admitted)
+        self.follow(at, ModelChanged("a", generation, trigger, error, oom), *ends)
 
     def follow(self, at: float, event: object, *actions: object) -> None:
         """Something happens."""
@@ -167,6 +173,21 @@ async def test_a_failed_start(stage: Stage, oom: bool, reason: str) -> None:
 
     assert [(move.result, move.error) for move in stage.moves] == [("failed", "no")]
     assert [end.reason for end in stage.exits] == [reason]
+
+
+async def test_who_waited_for_a_failed_start_knows_it(stage: Stage) -> None:
+    """What it made room for, and how long that took."""
+    lease = stage.holder("a")
+    stage.follow(1, RequestArrived(1, "a"), Stop("b", 1, Cause(Why.ROOM, "a")))
+    stage.follow(2, ModelChanged("b", 1, Trigger.EXITED), Start("a", 1, REQUESTED))
+    spent = Phases(evict_s=1, start_s=3)
+    lease.refuse(StartFailed("no"), spent)
+    stage.reports(5, Trigger.EXITED, Reject(lease.ticket, StartFailed("no"), spent))
+
+    start = stage.moves[-1]
+    assert lease.swap is start
+    assert (start.result, start.phases, start.swap_s) == ("failed", spent, 4)
+    assert start.departures == (Departure("b", "stop"),)
 
 
 async def test_a_crash(stage: Stage) -> None:

@@ -13,6 +13,7 @@ import pytest
 from llmsnap.core.cause import Cause, Why
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
+    NO_WAIT,
     Abort,
     Action,
     Admit,
@@ -84,6 +85,9 @@ class Scripted:
     @property
     def released(self) -> tuple[float, bool] | None:
         return self.held
+
+    def waited(self, ticket: int) -> Phases:
+        return NO_WAIT
 
     def view(self, model: str) -> ModelView:
         return self.shown[model]

@@ -59,6 +59,16 @@ def test_all_of_a_wait_for_nothing_is_queue() -> None:
     assert refused.ttft_s is None
 
 
+def test_a_wait_that_ends_in_a_refusal_keeps_its_phases() -> None:
+    """Those of its place, which it lost; what is missing of the time was queue."""
+    refused = record(held=Right(Phases(evict_s=1, start_s=1.5)))
+    refused.end(is_whole=False)
+    refused.ended_at = 13.0
+
+    assert list(refused.spent().items()) == [("queue", 0.5), ("evict", 1), ("start", 1.5)]
+    assert refused.start == "started"
+
+
 def test_the_first_token_of_a_whole_answer_is_reckoned() -> None:
     """It comes when the last token is there; that of a stream comes by itself."""
     whole = record(content_at=14.0, tokens=Tokens(generation_s=3.0))

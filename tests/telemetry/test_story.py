@@ -8,7 +8,7 @@ import pytest
 
 from llmsnap.core.cause import Cause, Why
 from llmsnap.core.messages import Phases
-from llmsnap.telemetry.record import Departure, MoveRecord, Pauses, RequestRecord
+from llmsnap.telemetry.record import Departure, MoveRecord, Pauses, RequestRecord, Result
 from llmsnap.telemetry.story import tell_phases, why
 from llmsnap.telemetry.tokens import Tokens
 
@@ -114,6 +114,24 @@ def test_who_wasnt_served() -> None:
         Phases(), swap=None, forwarded_at=0, first_byte_at=0, ended_at=BEGAN + 600, error="no room"
     )
     assert why(refused) == "waited 600 s: 600 s in the queue; failed: no room"
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [("failed", "3.0 s starting a, which failed"), (None, "3.0 s starting a")],
+)
+def test_who_waited_for_a_start_that_came_to_nothing(result: Result | None, said: str) -> None:
+    """It wasn't the queue that took the time; a client may leave before the end of it."""
+    phases = Phases(evict_s=1, start_s=3)
+    waited = request(phases, Departure("b", "stop"), forwarded_at=0, first_byte_at=0, error="no")
+    waited.ended_at = BEGAN + 4
+    if result is None:
+        waited.swap = None
+    else:
+        assert waited.swap is not None
+        waited.swap.result = result
+    room = "stop b" if result else "make room"
+    assert why(waited) == f"waited 4.0 s: 1.0 s to {room}, {said}; failed: no"
 
 
 def test_an_answer_that_was_cut() -> None:
