@@ -35,9 +35,23 @@ class Seen:
 
 
 def look(pid: int) -> Seen | None:
-    """Return how `pid` is; None when there is no such process."""
+    """Return how `pid` is, as its first thread is; None when there is no such process."""
+    return _read(_PROC / str(pid), pid)
+
+
+def threads(pid: int) -> list[Seen]:
+    """Return each thread of `pid`: some may run on while the first one is stopped already."""
+    folder = _PROC / str(pid) / "task"
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [one for name in names if (one := _read(folder / name, int(name)))]
+
+
+def _read(entry: Path, pid: int) -> Seen | None:
+    try:
+        stat = (entry / "stat").read_text(errors="replace")
     except OSError:
         return None
     # The name stands in brackets and may hold anything, brackets and blanks included.

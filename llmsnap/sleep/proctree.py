@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from llmsnap.sleep.offload import Deadline
-from llmsnap.sleep.processes import Seen, family, look
+from llmsnap.sleep.processes import Seen, family, look, threads
 
 
 def living(pid: int) -> list[Seen]:
@@ -32,9 +32,9 @@ def lives(one: Seen) -> bool:
 def stop(pid: int, deadline: Deadline) -> list[Seen]:
     """Stop `pid` and all below it; return them, parents first.
 
-    A process can have forked while its signal was on its way, but not since it got it: so what is
-    new is stopped too, until there is nothing new. Raises TimeoutError and PermissionError, and
-    then all of them go on.
+    A process can have forked while its signal was on its way, but not once all of its threads rest:
+    so what is new is stopped too, until there is nothing new. Raises TimeoutError and
+    PermissionError, and then all of them go on.
     """
     stopped: list[Seen] = []
     known: set[tuple[int, int]] = set()
@@ -83,13 +83,16 @@ def _now(one: Seen) -> Seen | None:
 
 
 def _rests(one: Seen) -> bool:
-    """Whether it runs no code of its own any more.
+    """Whether no thread of it runs code of its own any more.
 
     One that waits in the kernel (D) stops before it comes out; the parent of a `vfork` may not come
     out at all while its child is stopped.
     """
-    now = _now(one)
-    return now is None or now.stopped or now.letter == "D"
+    if (now := _now(one)) is None:
+        return True
+    if not (now.stopped or now.letter == "D"):
+        return False  # the first thread is read alone: it says so most of the time
+    return all(each.stopped or each.dead or each.letter == "D" for each in threads(one.pid))
 
 
 def _is_stopped(one: Seen) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from llmsnap.sleep import proctree
 from llmsnap.sleep.offload import Deadline
-from llmsnap.sleep.processes import look
+from llmsnap.sleep.processes import Seen, look, threads
 from tests.helpers.waiting import eventually
 from tests.sleep.holder import holding, state
 
@@ -55,7 +55,30 @@ async def test_a_process_that_waits_in_the_kernel_counts_as_stopped(
         assert seen is not None
         waiting = replace(seen, letter="D")
         monkeypatch.setattr(proctree, "look", lambda _: waiting)
+        monkeypatch.setattr(proctree, "threads", lambda _: [waiting])
         assert [one.pid for one in proctree.stop(holder.pid, Deadline(1))] == [holder.pid]
+
+
+async def test_a_process_is_stopped_when_its_last_thread_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first one stops first; until the others do, they may fork what nobody would stop."""
+    looks: list[list[str]] = []
+
+    def one_runs_on(pid: int) -> list[Seen]:
+        found = threads(pid)
+        if pid == holder.pid:
+            looks.append([one.letter for one in found])
+            if len(looks) < 3:
+                return [found[0], replace(found[1], letter="R")]
+        return found
+
+    async with holding(1, "--spawn") as holder:
+        assert len(threads(holder.pid)) == 2
+        monkeypatch.setattr(proctree, "threads", one_runs_on)
+        proctree.stop(holder.pid, Deadline(5))
+        assert len(looks) >= 3
+        assert looks[-1] == ["T", "T"]
 
 
 async def test_a_stopped_tree_obeys_sigkill() -> None:
