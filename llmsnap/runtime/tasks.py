@@ -64,15 +64,28 @@ async def race(*contenders: Coroutine[Any, Any, T]) -> T:
 
 
 async def unbroken(work: Coroutine[Any, Any, T], *, undo: Callable[[T], Awaitable[object]]) -> T:
-    """Return what `work` returns; run it to its end even when cancelled meanwhile.
+    """Return what `work` returns; run it to its end, however often cancelled meanwhile.
 
     When cancelled, `undo` gets what was made, and the cancellation goes on afterwards.
     """
     task = asyncio.create_task(work)  # noqa: TID251 - ends here
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled() and task.exception() is None:
-            await undo(task.result())
-        raise
+    if not await settled(task):
+        return task.result()
+    if not task.cancelled() and task.exception() is None:
+        await undo(task.result())
+    raise asyncio.CancelledError
+
+
+async def settled(future: asyncio.Future[Any]) -> bool:
+    """Wait until `future` is done; return whether the caller was cancelled meanwhile.
+
+    Who returns before, as a second cancellation would make it, leaves behind what `future` still
+    works with: raise CancelledError afterwards.
+    """
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled

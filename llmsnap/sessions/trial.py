@@ -138,14 +138,16 @@ class Trial:
 
 async def _whole(order: Coroutine[Any, Any, T]) -> T:
     """Return what `order` gives, or raise what it raises, also when cancelled meanwhile."""
-    task = asyncio.ensure_future(order)  # ends here
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled() and task.exception() is not None:
-            return task.result()
-        raise
+    task, cancelled = asyncio.ensure_future(order), False  # ends here
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    given = task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+    return given
 
 
 def _judged(tokens: int, read: int, cached: int, size: int) -> Found:

@@ -19,7 +19,7 @@ from llmsnap.errors import (
     RequestStalled,
     ServiceUnavailable,
 )
-from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.tasks import Background, settled
 
 T = TypeVar("T")
 
@@ -194,18 +194,18 @@ class HeldBody:
 
 
 async def _in_thread(file: IO[bytes], parts: list[bytes]) -> None:
-    """Write `parts` without blocking the loop, to the end even when cancelled meanwhile."""
+    """Write `parts` without blocking the loop; to the end, however often cancelled meanwhile."""
 
     def write() -> None:
         file.writelines(parts)
         file.flush()
 
     writing = asyncio.get_running_loop().run_in_executor(None, write)
-    try:
-        await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait({writing})
-        raise
+    cancelled, trouble = await settled(writing), writing.exception()
+    if cancelled:
+        raise asyncio.CancelledError
+    if trouble is not None:
+        raise trouble
 
 
 def _spool_folder() -> str:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import hdrs
 
 from llmsnap.errors import BadRequest, LlmsnapError, UpstreamLost
-from llmsnap.runtime.tasks import Background
+from llmsnap.runtime.tasks import Background, settled
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.order import Order
 from llmsnap.web.outbox import Outbox
@@ -76,4 +76,5 @@ class Courier:
             yield
         finally:
             sender.cancel()
-            await asyncio.wait({sender})
+            if await settled(sender):
+                raise asyncio.CancelledError

@@ -110,7 +110,8 @@ async def test_a_cancelled_race_leaves_no_task() -> None:
     assert len(asyncio.all_tasks()) == before
 
 
-async def test_unbroken_work_is_undone_when_cancelled() -> None:
+@pytest.mark.parametrize("cancellations", [1, 3])
+async def test_unbroken_work_is_undone_when_cancelled(cancellations: int) -> None:
     """What was made while the caller was being cancelled is handed to `undo`."""
     undone: list[int] = []
     may_end = asyncio.Event()
@@ -123,8 +124,10 @@ async def test_unbroken_work_is_undone_when_cancelled() -> None:
         undone.append(value)
 
     task = asyncio.ensure_future(unbroken(make(), undo=undo))
+    for _ in range(cancellations):
+        await asyncio.sleep(0)
+        task.cancel()
     await asyncio.sleep(0)
-    task.cancel()
     may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await task

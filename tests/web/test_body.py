@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import mmap
 import threading
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -123,12 +126,27 @@ def _full(**_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-async def test_a_cancelled_write_is_finished_first() -> None:
-    """The file isn't closed under a thread that writes to it."""
+@pytest.mark.parametrize("cancellations", [1, 3])
+async def test_a_cancelled_write_is_finished_first(
+    cancellations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file isn't closed under a thread that writes to it, as a shutdown's second try might."""
+    writing = threading.Event()
+
+    class SlowFile(io.BytesIO):
+        def writelines(self, lines: Iterable[Any], /) -> None:
+            assert writing.wait(30)
+            super().writelines(lines)
+
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: SlowFile())
     body = held(*[PIECE] * 24)
     reading = asyncio.ensure_future(body.whole())
     await asyncio.sleep(0)
-    reading.cancel()
+    for _ in range(cancellations):
+        reading.cancel()
+        await asyncio.sleep(0)
+    assert not reading.done()
+    writing.set()
     with pytest.raises(asyncio.CancelledError):
         await reading
     body.close()
