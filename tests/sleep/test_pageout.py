@@ -274,9 +274,10 @@ async def test_a_gpu_that_was_opened_since_it_was_asked(
 
 async def test_another_system(driver: PageOutDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of this exists elsewhere."""
-    monkeypatch.setattr(sys, "platform", "darwin")
     async with holding(1) as holder:
-        verdict = await driver.probe(holder.target())
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(sys, "platform", "darwin")
+            verdict = await driver.probe(holder.target())
         assert isinstance(verdict, Unsupported)
         assert "darwin" in verdict.reason
 
