@@ -14,7 +14,7 @@ from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 
 PLACES = ("models", "activity", "logs/talker", "playground")
-LONG = "a-model-whose-name-goes-on-and-on-and-on-as-those-of-quantised-files-do-Q4_K_M.gguf"
+LONG = "AModelWhoseNameGoesOnAndOnWithoutAPlaceToBreak" * 4
 _MEMBERS = f"talker, stopped, slow, bad, {LONG}"
 _HEAD = f"""profiles: {{work: {{pins: {{chat: talker}}}}}}
 groups: {{all: {{swap: false, exclusive: false, members: [{_MEMBERS}]}}}}"""

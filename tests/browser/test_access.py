@@ -24,6 +24,8 @@ PILLS = """() => {
         document.querySelector("#main").append(pill);
     }
 }"""
+TABLES_TOO_WIDE = """() => [...document.querySelectorAll(".scroll")]
+    .filter((node) => node.scrollWidth > node.clientWidth).length"""
 PHONE = {"width": 360, "height": 740}
 
 
@@ -97,6 +99,15 @@ async def test_nothing_is_wrong_on_a_phone(opened: Open, tmp_path: Path) -> None
                 await cancel.scroll_into_view_if_needed()
                 await expect(cancel).to_be_in_viewport(ratio=1)
     assert {place: found for place, found in wrong.items() if found} == {}
+
+
+async def test_long_names_leave_room_for_the_rest(opened: Open, tmp_path: Path) -> None:
+    """On a wide screen neither the page nor a table has to be scrolled sideways for them."""
+    async with full(tmp_path) as proxy, opened(proxy, may_fail=True) as window:
+        for place in PLACES:
+            await unfold(window, place)
+            assert await look(window.page, "wide") == []
+            assert await window.page.evaluate(TABLES_TOO_WIDE) == 0
 
 
 @pytest.mark.parametrize("place", PLACES)

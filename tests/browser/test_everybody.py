@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import Open, script
+from tests.browser.scene import LONG
 from tests.helpers.fake_models import FakeModels
 from tests.helpers.proxy_process import running_proxy
 
@@ -137,15 +138,14 @@ async def tab_to(page: Page, name: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_phone_is_wide_enough(opened: Open, tmp_path: Path, place: str) -> None:
     """Nothing makes the page scroll sideways, not even long names; buttons are large enough."""
-    long = "a-model-whose-name-goes-on-and-on-and-on-as-those-of-quantised-files-do-Q4_K_M.gguf"
-    fake = FakeModels(tmp_path).add(long, more="description: and as much said of it as one can")
+    fake = FakeModels(tmp_path).add(LONG, more="description: and as much said of it as one can")
     viewport = {"width": 360, "height": 740}
     async with (
         running_proxy(fake.yaml, tmp_path) as proxy,
         opened(proxy, place, viewport=viewport, has_touch=True) as window,
     ):
         page = window.page
-        await proxy.post("/v1/completions", {"model": long, "prompt": "x"})
+        await proxy.post("/v1/completions", {"model": LONG, "prompt": "x"})
         if place == "activity":
             await expect(page.locator(".request")).to_have_count(1)
             await page.locator(".request button").click()
