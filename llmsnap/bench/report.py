@@ -109,7 +109,9 @@ def read(path: Path) -> Report:
     """Return the report in a file. Raises LlmsnapError."""
     try:
         report = msgspec.json.decode(path.read_bytes(), type=Report)
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise LlmsnapError(f"{path} can't be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
         raise LlmsnapError(f"{path} isn't a report of `llmsnap bench --json`: {error}") from error
     if report.format != FORMAT:
         raise LlmsnapError(f"{path} was written by another llmsnap (form {report.format})")
@@ -120,7 +122,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise LlmsnapError(f"the report can't be written: {error}") from error
+        raise LlmsnapError(f"{path} can't be written: {error.strerror}") from error
 
 
 def _processor() -> str:

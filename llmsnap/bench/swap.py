@@ -177,7 +177,11 @@ def silent_servers(samples: Sequence[Sample]) -> list[str]:
 
 def _know_all(server: Server, models: Sequence[str]) -> None:
     """Raise LlmsnapError unless the server is there and lists all models."""
-    listed = server.models()
+    try:
+        listed = server.models()
+    except LlmsnapError as error:
+        why = error.__cause__ or error  # without the remedy, which is for a proxy of ours
+        raise LlmsnapError(f"{server.client.url} can't be measured: {why}") from error
     for model in models:
         name = server.names.get(model, model)
         if name not in listed:

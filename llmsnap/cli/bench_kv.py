@@ -82,7 +82,9 @@ def _read_flash(_: click.Context, __: click.Parameter, text: str) -> list[str]:
     help="Tokens of text.",
 )
 @takes_turns
-@click.option("--tokens", default=32, show_default=True, help="Tokens an answer.")
+@click.option(
+    "--tokens", default=32, show_default=True, type=click.IntRange(1), help="Tokens an answer."
+)
 @writes_reports
 def kv(
     model: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,12 @@ def progress_line(progress: Progress) -> str:
 def takes_turns(command: Command) -> Command:
     """Give a command `--turns` and `--time`."""
     command = click.option(
-        "--time", "limit_s", default=1800.0, show_default=True, help="Seconds for all, at most."
+        "--time",
+        "limit_s",
+        default=1800.0,
+        show_default=True,
+        type=click.FloatRange(0, min_open=True),
+        help="Seconds for all, at most.",
     )(command)
     return click.option(
         "--turns", default=3, show_default=True, type=click.IntRange(1), help="Turns a case."
@@ -103,9 +109,17 @@ def writes_reports(command: Command) -> Command:
             f"--{form}",
             f"{form}_file",
             type=click.Path(path_type=Path, dir_okay=False),
+            callback=_writable,
             help=f"Write the report as {form.upper() if form != 'markdown' else 'Markdown'}.",
         )(command)
     return command
+
+
+def _writable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Return `path`; refuse now what would lose a whole run when it is to be written."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"{str(path)!r} can't be written; is its folder there?")
+    return path
 
 
 def finish(report: Report, files: dict[str, Path | None]) -> None:

@@ -39,8 +39,13 @@ def read_lengths(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 def _read_lengths_of(
     context: click.Context, option: click.Parameter, texts: Iterable[str]
 ) -> dict[str, list[int]]:
-    pairs = [text.partition("=") for text in texts]
-    return {model: read_lengths(context, option, text or "0") for model, _, text in pairs}
+    lengths = {}
+    for text in texts:
+        model, _, numbers = text.partition("=")
+        if not (model and numbers):
+            raise click.BadParameter(f"{text!r} isn't MODEL=LENGTHS, as qwen=512,4096 is")
+        lengths[model] = read_lengths(context, option, numbers)
+    return lengths
 
 
 def _names(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
@@ -72,7 +77,9 @@ def _other(url: str, key: str, limit_s: float, names: dict[str, str]) -> Server:
     help="Tokens of text for one model, in place of --lengths.",
 )
 @takes_turns
-@click.option("--tokens", default=16, show_default=True, help="Tokens an answer.")
+@click.option(
+    "--tokens", default=16, show_default=True, type=click.IntRange(1), help="Tokens an answer."
+)
 @click.option("--seed", default="llmsnap", show_default=True, help="The same seed, the same texts.")
 @click.option("--cold", is_flag=True, help="Empty the page cache, too: starts from the disk.")
 @click.option("--force", is_flag=True, help="Put out pinned models and those at work, too.")

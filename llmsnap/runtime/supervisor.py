@@ -200,8 +200,9 @@ class Supervisor:
         if view.in_flight or view.waiting:
             raise Conflict(f"model {model!r} is busy; it can be put to sleep when it is idle")
         if rest.driver is None:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in rest.refusals.items())
-            raise Conflict(f"model {model!r} can't sleep ({reasons or 'not known yet'})")
+            told = "; ".join(f"{name}: {reason}" for name, reason in rest.refusals.items())
+            why = told or "sleepMode is off, or how it sleeps isn't known yet"
+            raise Conflict(f"model {model!r} can't sleep ({why})")
         self.post(SleepRequested(model))
         while self.view(model).state is State.SLEEPING:
             await self.next_event()

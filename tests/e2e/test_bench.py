@@ -253,9 +253,12 @@ async def test_what_cant_be_is_told_in_a_line(proxy: ProxyProcess, peer: str) ->
         (("c", *here), 1, "no model is called 'c'; there are: a, first, b, broken, pinned"),
         (("pinned", *here), 1, "pinned is pinned, and measuring would put it out; --force"),
         (("broken", *SHORT, *here), 1, "nothing could be measured"),
-        (("a", *here, "--against", "http://127.0.0.1:1"), 1, "nothing listens on"),
+        (("a", *here, "--against", "http://127.0.0.1:1"), 1, ":1 can't be measured: [Errno 111]"),
         (("a", *here, "--against", peer), 1, "has no model 'a'; say what it calls it with"),
         (("a", *here, "--lengths", "many"), 2, "isn't a list of numbers of tokens"),
+        (("a", *here, "--lengths-of", "a"), 2, "'a' isn't MODEL=LENGTHS"),
+        (("a", *here, "--json", "/nowhere/r.json"), 2, "'/nowhere/r.json' can't be written"),
+        (("a", *here, "--time", "0"), 2, "Invalid value for '--time'"),
         (("a", *here, "--against-models", "a"), 2, "isn't OUR_NAME=THEIR_NAME"),
         (("a", "--config", "/nowhere.yaml"), 1, "didn't start"),
     ]
@@ -281,7 +284,7 @@ async def test_a_server_that_never_answers_is_given_up(proxy: ProxyProcess, sile
     code, _, err = await bench("swap", "a", "--time", "1", *places)
 
     assert code == 1
-    assert f"{silent} doesn't answer as a proxy: timed out" in err
+    assert f"{silent} can't be measured: timed out" in err
 
 
 async def test_a_context_that_is_too_small_is_told(proxy: ProxyProcess) -> None:
