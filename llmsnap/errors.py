@@ -172,6 +172,12 @@ class ModelIncomplete(StartFailed):
     retry_after_s = 30.0
 
 
+class PortTaken(StartFailed):
+    """Another program listens where the model's server is to; it isn't even tried."""
+
+    retry_after_s = 10.0
+
+
 class UpstreamLost(BadGateway):
     """The model's process or connection went away while it held the request."""
 

@@ -128,8 +128,9 @@ async def fleet_of(
     ahead = ReadAhead(prefetches(config, plans), scheduler.view)
     async with Prober() as prober:
         runners: dict[str, Runner] = {}
-        looks = Looks(runners.get, background, books.lacks)
+        looks = Looks(runners, background, books.lacks)
         supervisor = Supervisor(scheduler, background, ahead, recorder, looks)
+        supervisor.watch(looks.follow)
         remembering.follow(supervisor)
         kept = books.keep(supervisor, background, prober, log=logs.history, clock=clock)
         shared = (kept, background, prober, files, logs, recorder, remembering)

@@ -1,7 +1,7 @@
-"""What a model lacks on disk, found out before anybody has to leave for it.
+"""What is in the way of a model's start, found out before anybody has to leave for it.
 
 A model whose file isn't there can't say what it needs, so that it would load alone: each try would
-put out everybody, and fail.
+put out everybody, and fail. Nor can one start whose port a stranger has.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from llmsnap.config.engine import server_word
-from llmsnap.core.messages import Event, LackChanged
-from llmsnap.errors import LlmsnapError, ModelIncomplete, StartFailed
+from llmsnap.core.lifecycle import State
+from llmsnap.core.messages import Event, LackChanged, ModelView
+from llmsnap.errors import LlmsnapError, ModelIncomplete, PortTaken, StartFailed
 from llmsnap.memory.llama_files import missing_files
-from llmsnap.runtime.plan import Plan
+from llmsnap.runtime.plan import Endpoint, Plan
+from llmsnap.runtime.ports import is_written_as_ours, taken
 from llmsnap.runtime.process import Command, find_program
 from llmsnap.runtime.tasks import Background
 
@@ -25,7 +27,7 @@ Lacks = Mapping[str, LlmsnapError]
 """Why models can't start, by their names; others lack nothing that is known."""
 
 _PATIENCE_S: Final = 2.0
-"""How long a disk may take to say what is there; what it doesn't say is as it was."""
+"""How long a disk, or a port, may take to answer; what it doesn't say is as it was."""
 _AGAIN_S: Final = 10.0
 """Between two looks at what is lacking while nobody asks: a pinned model is to load by itself."""
 
@@ -64,6 +66,9 @@ class Runs(Protocol):
     def plan(self) -> Plan: ...
 
     @property
+    def place(self) -> Endpoint: ...
+
+    @property
     def alive(self) -> bool: ...
 
 
@@ -72,17 +77,15 @@ async def _nothing(_: str) -> None:
 
 
 class Looks:
-    """Looks at the disk for each request whose model has no process, and tells the scheduler.
+    """Looks at disk and port for each request whose model has no process; tells the scheduler.
 
-    `runner` returns what runs a model; None: there is no such model. `lacks` are known already.
+    `runners` run the models, by name. `lacks` are known already.
     """
 
-    def __init__(
-        self, runner: Callable[[str], Runs | None], background: Background, lacks: Lacks
-    ) -> None:
+    def __init__(self, runners: Mapping[str, Runs], background: Background, lacks: Lacks) -> None:
         self._post: Callable[[Event], None] = lambda _: None
         self._found: Callable[[str], Awaitable[None]] = _nothing
-        self._runner = runner
+        self._runners = runners
         self._background = background
         self._lacks: dict[str, LlmsnapError] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -103,26 +106,33 @@ class Looks:
 
     def before(self, model: str) -> Awaitable[object] | None:
         """Return what is to be waited for before `model` is asked for; None: it has a process."""
-        runner = self._runner(model)
+        runner = self._runners.get(model)
         if runner is None or runner.alive:
             return None
         return asyncio.wait([self._look(model)])
+
+    def follow(self, view: ModelView, _: State) -> None:
+        """Look why a start has failed: a pinned model isn't to try again and again in vain."""
+        if view.state is State.FAILED:
+            self._look(view.model)
 
     def _look(self, model: str) -> asyncio.Task[None]:
         """Return the look at `model` that is under way, or begin one."""
         look = self._under_way.get(model)
         if look is None:
-            name = f"look for the files of {model}"
+            name = f"look for what {model} needs to start"
             look = self._under_way[model] = self._background.spawn(self._see(model), name=name)
             look.add_done_callback(lambda _: self._under_way.pop(model))
         return look
 
     async def _see(self, model: str) -> None:
-        if (runner := self._runner(model)) is None:
+        if (runner := self._runners.get(model)) is None:
             return
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 lack = await asyncio.to_thread(lack_of, runner.plan)
+                if lack is None:
+                    lack = await self._stranger(runner.plan)
         except TimeoutError:
             return
         if lack is not None:
@@ -130,22 +140,37 @@ class Looks:
             self._post(LackChanged(model, lack))
         elif model in self._lacks:
             await self._found(model)
-            logger.info("model %s: what it lacked is there now", model)
+            logger.info("model %s: what was in its way is no longer", model)
             self._lacks.pop(model, None)
             self._post(LackChanged(model, None))
+
+    async def _stranger(self, plan: Plan) -> LlmsnapError | None:
+        """Return that another program has the port; only what certainly none of our own has."""
+        place = plan.endpoint
+        if not is_written_as_ours(place.host) or self._is_ours(place.port):
+            return None
+        trouble = await taken(place.host, place.port)
+        if trouble is None or self._is_ours(place.port):  # one may have begun meanwhile
+            return None
+        return PortTaken(f"model {plan.model!r} can't start: {trouble}")
+
+    def _is_ours(self, port: int) -> bool:
+        """Whether a model with a process listens there, or may: it is gone by the time of need."""
+        runners = self._runners.values()
+        return any(one.alive and one.place.port == port for one in runners)
 
     def _note(self, model: str, lack: LlmsnapError) -> None:
         if str(lack) != str(self._lacks.get(model)):
             logger.warning("%s", lack)
         self._lacks[model] = lack
         if self._watch is None or self._watch.done():
-            self._watch = self._background.spawn(self._look_again(), name="look for files")
+            self._watch = self._background.spawn(self._look_again(), name="look again for lacks")
 
     async def _look_again(self) -> None:
         while self._lacks:
             await asyncio.sleep(_AGAIN_S)
             for model in list(self._lacks):
-                if self._runner(model) is None:
+                if model not in self._runners:
                     del self._lacks[model]
                 else:
                     await asyncio.wait([self._look(model)])

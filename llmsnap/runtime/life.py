@@ -22,7 +22,7 @@ from llmsnap.runtime.logfile import LogFile, Output
 from llmsnap.runtime.logs import LogBuffer, LogPipe, SecretFilter, last_lines
 from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
-from llmsnap.runtime.ports import Holder, holder, local_addresses
+from llmsnap.runtime.ports import taken
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, gave_code, launch
 from llmsnap.runtime.rest import NEVER, Chooses, Rest, Start
 from llmsnap.runtime.runfile import RunFiles, Will
@@ -34,7 +34,6 @@ from llmsnap.telemetry.contexts import Context
 logger = logging.getLogger(__name__)
 
 _TAIL_BYTES: Final = 8 * 1024
-_SHOWN_COMMAND: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,12 +185,8 @@ class Life:
 
     async def _claim_port(self) -> None:
         endpoint = self.plan.endpoint
-        addresses = await local_addresses(endpoint.host)
-        if (other := await holder(addresses, endpoint.port)) is not None:
-            raise StartFailed(
-                f"port {endpoint.port} is taken by {_describe(other)}; end that process, "
-                "or give the model another port (`startPort`, `proxy`)"
-            )
+        if (trouble := await taken(endpoint.host, endpoint.port)) is not None:
+            raise StartFailed(trouble)
 
     async def _launch(self, output: Output) -> Child:
         plan = self.plan
@@ -366,10 +361,3 @@ def _spared(plan: Plan, pids: Collection[int]) -> LlmsnapError:
         f"model {plan.model!r}: pid {named} doesn't end, and `kill: false` spares it: it keeps its "
         f"memory and port {plan.endpoint.port} until you end it"
     )
-
-
-def _describe(other: Holder) -> str:
-    if other.pid is None:
-        return "a process that can't be seen from here"
-    command = " ".join(blank_argv(other.argv))
-    return f"pid {other.pid} ({command[:_SHOWN_COMMAND]})"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from llmsnap.config.secrets import blank_argv
 from llmsnap.errors import LlmsnapError
 from llmsnap.runtime.proctable import ON_LINUX, command_line
 
@@ -19,6 +20,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1")
 _CONNECT_S: Final = 0.5
 _LISTEN: Final = "0A"
 _LAST_PORT: Final = 65535
+_SHOWN_COMMAND: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,25 @@ async def holder(addresses: Iterable[str], port: int) -> Holder | None:
         if await _answers(address, port):
             return await asyncio.to_thread(_find_holder, address, port)
     return None
+
+
+async def taken(host: str, port: int) -> str | None:
+    """Return what keeps a server from listening on `port` of `host`, in words; None: nobody."""
+    other = await holder(await local_addresses(host), port)
+    if other is None:
+        return None
+    return (
+        f"port {port} is taken by {_described(other)}; end that process, or give the model another "
+        "port (`startPort`, `proxy`)"
+    )
+
+
+def is_written_as_ours(host: str) -> bool:
+    """Whether `host` means this machine's loopback by how it is written: no name is looked up."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def listens(pids: Collection[int], addresses: Iterable[str], port: int) -> bool:
@@ -105,6 +126,13 @@ async def _answers(address: str, port: int) -> bool:
     with suppress(OSError):
         await writer.wait_closed()
     return not met_itself
+
+
+def _described(other: Holder) -> str:
+    if other.pid is None:
+        return "a process that can't be seen from here"
+    command = " ".join(blank_argv(other.argv))
+    return f"pid {other.pid} ({command[:_SHOWN_COMMAND]})"
 
 
 def _find_holder(address: str, port: int) -> Holder:

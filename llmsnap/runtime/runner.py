@@ -10,7 +10,7 @@ from llmsnap.core.messages import ModelChanged, ModelGoing
 from llmsnap.errors import LlmsnapError, StartFailed
 from llmsnap.runtime.adoption import Heirloom
 from llmsnap.runtime.life import Life, Outcome, Tools
-from llmsnap.runtime.plan import Plan
+from llmsnap.runtime.plan import Endpoint, Plan
 from llmsnap.runtime.rest import Chooses, RestView
 from llmsnap.runtime.upstream import Upstream
 
@@ -46,6 +46,12 @@ class Runner:
     def upstream(self) -> Upstream | None:
         """Where the present generation listens; None until it is ready."""
         return self._life.upstream if self._life else None
+
+    @property
+    def place(self) -> Endpoint:
+        """Where the present process is to listen, or else the next one."""
+        plan = self._life.plan if self._life else self.plan
+        return plan.endpoint
 
     @property
     def pid(self) -> int | None:

@@ -151,7 +151,7 @@ def _reason(event: Event, model: str) -> str:
         case Reconfigured():
             return "the configuration has changed"
         case LackChanged():
-            return "what it lacked is there"
+            return "what was in its way is no longer"
         case Adopted():
             return "an earlier proxy left it"
         case ShutdownRequested():

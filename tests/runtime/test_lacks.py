@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, LackChanged
 from llmsnap.runtime import lacks
 from llmsnap.runtime.lacks import Looks, lack_of, lacks_of
 from llmsnap.runtime.plan import Endpoint, Plan
+from llmsnap.runtime.ports import taken
 from llmsnap.runtime.tasks import Background
+from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
 
 
@@ -42,6 +46,11 @@ class Runner:
     plan: Plan
     alive: bool = False
 
+    @property
+    def place(self) -> Endpoint:
+        """Where it listens."""
+        return self.plan.endpoint
+
 
 class Watched:
     """One model that lacks its file, the events that were posted, and what was looked for anew."""
@@ -51,7 +60,8 @@ class Watched:
         self.runner = Runner(plan(server(folder), "-m", self.file))
         self.events: list[Event] = []
         self.found: list[str] = []
-        self.looks = Looks({"a": self.runner}.get, background, {})
+        self.runners: dict[str, Runner] = {"a": self.runner}
+        self.looks = Looks(self.runners, background, {})
         self.looks.report_to(self.events.append, self.take)
 
     async def take(self, model: str) -> None:
@@ -170,3 +180,80 @@ async def test_the_log_says_it_once(watched: Watched, caplog: pytest.LogCaptureF
     for _ in range(3):
         await watched.look()
     assert caplog.text.count("isn't there") == 1
+
+
+@dataclass
+class Squatter:
+    """Something that listens where `a` is to listen, which lacks nothing else."""
+
+    watched: Watched
+    listener: socket.socket
+
+    def has_it(self, host: str = "localhost") -> Plan:
+        """Have the model's server be at `host`, and at that port."""
+        port = self.listener.getsockname()[1]
+        runner = self.watched.runner
+        runner.plan = replace(runner.plan, endpoint=Endpoint(host=host, port=port))
+        return runner.plan
+
+
+@pytest.fixture
+def squatter(watched: Watched) -> Iterator[Squatter]:
+    """A stranger to llmsnap; that this process plays it makes no difference."""
+    watched.file.touch()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield Squatter(watched, listener)
+
+
+async def test_a_port_that_a_stranger_has(watched: Watched, squatter: Squatter) -> None:
+    """Is told before anybody leaves, with who it is; when it is free, the model may start."""
+    squatter.has_it()
+    await watched.look()
+    squatter.listener.close()
+    await watched.look()
+    (lack, *rest) = watched.told()
+    assert lack is not None
+    assert f"is taken by pid {os.getpid()} (" in lack
+    assert rest == [None]
+
+
+async def test_a_port_of_one_of_ours_is_no_strangers(watched: Watched, squatter: Squatter) -> None:
+    """Models may share one, if they are never up together: the other one makes room for this."""
+    watched.runners["b"] = Runner(squatter.has_it(), alive=True)
+    await watched.look()
+    assert watched.told() == []
+
+
+async def test_whoever_has_begun_meanwhile_is_no_stranger(
+    watched: Watched, squatter: Squatter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model's own process, for somebody who came earlier."""
+    squatter.has_it()
+
+    async def slow(host: str, port: int) -> str | None:
+        found = await taken(host, port)
+        watched.runner.alive = True
+        return found
+
+    monkeypatch.setattr(lacks, "taken", slow)
+    await watched.look()
+    assert watched.told() == []
+
+
+@pytest.mark.parametrize("host", ["gpu-box.lan", "192.0.2.7", "0.0.0.0"])
+async def test_ports_elsewhere_are_left_to_the_start(
+    watched: Watched, squatter: Squatter, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Whose they are can't be said for certain, and names may take their time."""
+    squatter.has_it(host)
+    monkeypatch.setattr(lacks, "taken", pytest.fail)
+    await watched.look()
+    assert watched.told() == []
+
+
+async def test_a_failed_start_is_looked_into(watched: Watched, squatter: Squatter) -> None:
+    """Nobody asks for a pinned model, which would be tried again and again."""
+    squatter.has_it()
+    watched.looks.follow(view_of("a", state=State.READY), State.STARTING)
+    watched.looks.follow(view_of("a", state=State.FAILED), State.STARTING)
+    await eventually(lambda: len(watched.told()) == 1)
