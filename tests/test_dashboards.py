@@ -39,6 +39,12 @@ def expressions(path: Path) -> list[tuple[str, str]]:
     ]
 
 
+@EACH
+def test_whatever_its_job_is_called(path: Path) -> None:
+    """Dashboards work under any `job_name` that Prometheus has for llmsnap."""
+    assert [title for title, expression in expressions(path) if "job=" in expression] == []
+
+
 def known_names() -> dict[str, set[str]]:
     """Each series that there is, with its labels."""
     names: dict[str, set[str]] = {}

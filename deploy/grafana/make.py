@@ -360,9 +360,12 @@ SERVING = [
     ),
     Panel(
         "The proxy itself",
-        "Memory and processor of llmsnap, without the models' servers.",
+        "Memory of llmsnap, without the models' servers.",
         [
-            Query(f'process_resident_memory_bytes{{{ON},job="llmsnap"}}', "{{instance}} memory"),
+            Query(
+                f"process_resident_memory_bytes{{{ON}}} and on (job, instance) llmsnap_build_info",
+                "{{instance}} memory",
+            ),
         ],
         "bytes",
         width=8,
