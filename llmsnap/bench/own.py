@@ -89,6 +89,7 @@ def own_proxy(config: Path) -> Iterator[OwnProxy]:
             process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # no module out of the folder that we happen to be in
                     "-m",
                     "llmsnap",
                     "serve",

@@ -105,7 +105,7 @@ def find_server() -> list[str]:
         return [found]
     if util.find_spec("xllamacpp") is None:
         raise LlmsnapError(_MISSING)
-    return [sys.executable, "-m", "llmsnap.demo.server"]
+    return [sys.executable, "-P", "-m", "llmsnap.demo.server"]
 
 
 def configuration(server: Sequence[str], smollm2: Path, gemma3: Path) -> str:
@@ -134,5 +134,9 @@ models:
 
 def introduction(address: Address) -> str:
     """Return what there is to try."""
-    program = "llmsnap" if shutil.which("llmsnap") else sys.argv[0]
+    program = "llmsnap" if shutil.which("llmsnap") else _started_as()
     return _INTRODUCTION.format(url=address.url(tls=False), program=program)
+
+
+def _started_as() -> str:
+    return f"{sys.executable} -m llmsnap" if sys.argv[0].endswith("__main__.py") else sys.argv[0]

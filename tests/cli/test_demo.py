@@ -53,6 +53,9 @@ def test_the_introduction_has_a_curl_a_model(monkeypatch: pytest.MonkeyPatch) ->
     assert '"model":"gemma3"' in text
     assert "`.venv/bin/llmsnap ps`" in text
 
+    monkeypatch.setattr("sys.argv", ["/src/llmsnap/__main__.py"])
+    assert f"`{sys.executable} -m llmsnap ps`" in demo.introduction(Address("localhost", 8080))
+
 
 def test_a_llama_server_on_the_path_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -66,7 +69,7 @@ def test_a_llama_server_on_the_path_comes_first(
 
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(util, "find_spec", lambda name: object())
-    assert demo.find_server() == [sys.executable, "-m", "llmsnap.demo.server"]
+    assert demo.find_server() == [sys.executable, "-P", "-m", "llmsnap.demo.server"]
 
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     with pytest.raises(LlmsnapError, match="pip install"):
