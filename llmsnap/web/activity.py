@@ -82,7 +82,7 @@ class ActivityRoutes:
         id_ = row_id(request)
         found = await self._history.request(id_)
         if found is None:
-            raise NotFound(f"no request {id_} is kept; GET /api/metrics/activity lists those")
+            raise NotFound(f"no request {id_} is kept; GET /api/activity lists those")
         return json_answer(self._told(*found))
 
     async def told(self, request: web.Request) -> web.Response:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from tests.web.fleet import config_of, front_of
 
 Client = TestClient[Any, Any]
 
+PAGE = (Path(__file__).parents[2] / "docs" / "activity.md").read_text()
 SWAP = wake(at=NOON - 4)
 REQUESTS = (
     request("b", content_type=b"text/event-stream", selector="any"),
@@ -217,6 +221,15 @@ async def test_a23_one_request_says_why_it_was_slow(client: Client) -> None:
     assert row["has_capture"] is True
 
 
+async def test_the_example_in_the_docs_is_whole(client: Client) -> None:
+    """It has the keys that a request has, and says when that was in both ways."""
+    (example,) = re.findall(r"`GET /api/activity/ID`:\n\n```json\n(.*?)```", PAGE, re.DOTALL)
+    told = json.loads(example)
+
+    assert told.keys() == (await got(client, "/api/activity/2")).keys()
+    assert datetime.fromisoformat(told["timestamp"]).timestamp() == told["at"]
+
+
 async def test_requests_are_listed_with_why_they_were_slow(client: Client) -> None:
     """Each as it is shown alone, and the swap that it waited for with it."""
     page = await got(client, "/api/activity")
@@ -240,7 +253,7 @@ async def test_a_request_that_isnt_kept_is_not_found(client: Client) -> None:
     """404, with the list of those that are."""
     async with client.get("/api/activity/99") as answer:
         assert answer.status == 404
-        assert "/api/metrics/activity" in (await answer.json())["error"]["message"]
+        assert "GET /api/activity lists" in (await answer.json())["error"]["message"]
 
 
 async def test_a11_swaps_are_listed_with_phases_and_reasons(client: Client) -> None:
