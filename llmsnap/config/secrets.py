@@ -114,7 +114,7 @@ def secrets_within(data: object) -> Iterator[str]:
     match data:
         case dict():
             for key, value in data.items():
-                if isinstance(value, str) and _speaks_of_secret(str(key)):
+                if isinstance(value, str) and speaks_of_secret(str(key)):
                     yield value
                 else:
                     yield from secrets_within(value)
@@ -129,7 +129,7 @@ def blank_within(data: Any) -> Any:
         case dict():
             return {
                 key: BLANK
-                if isinstance(value, str) and _speaks_of_secret(str(key))
+                if isinstance(value, str) and speaks_of_secret(str(key))
                 else blank_within(value)
                 for key, value in data.items()
             }
@@ -138,7 +138,8 @@ def blank_within(data: Any) -> Any:
     return data
 
 
-def _speaks_of_secret(key: str) -> bool:
+def speaks_of_secret(key: str) -> bool:
+    """Return whether one of the words of `key` is one for a secret: `apiKey`, `X-Auth-Token`."""
     return not _SECRET_WORDS.isdisjoint(word.lower() for word in _WORD.findall(key))
 
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from llmsnap.config.secrets import speaks_of_secret
+
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
-_CREDENTIALS: Final = frozenset(
-    {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie", b"x-api-key"}
-)
+_CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+"""Beside those that are called a key, a token or the like."""
 _BLANK: Final = "[REDACTED]"
 _HEADERS_ONLY: Final = frozenset({"/v1/images/edits", "/sdapi/v1/img2img"})
 _WITHOUT_ANSWER: Final = frozenset(
@@ -105,7 +106,8 @@ class Kept(Struct, frozen=True, gc=False):
         return {
             "id": id_,
             "req_path": self.path,
-            "req_headers": redacted(self.headers),
+            # Of a length that differs from request to request the shared headers have no value.
+            "req_headers": redacted(header for header in self.headers if header[1]),
             "req_body": b64encode(self.request).decode(),
             "resp_headers": headers,
             "resp_body": b64encode(response).decode(),
@@ -141,10 +143,12 @@ class Captures:
 
 def redacted(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return `headers` without what gives access to something, one value a name."""
-    return {
-        name.decode("latin-1"): _BLANK if name.lower() in _CREDENTIALS else value.decode("latin-1")
-        for name, value in headers
-    }
+    texts = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return {name: _BLANK if _is_credential(name) else value for name, value in texts}
+
+
+def _is_credential(header: str) -> bool:
+    return header.lower() in _CREDENTIALS or speaks_of_secret(header)
 
 
 def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:

@@ -20,11 +20,12 @@ def why(record: RequestRecord) -> str:
 
 def _waits(record: RequestRecord) -> str:
     waits = [(seconds, text) for seconds, text in _wait_parts(record) if seconds >= _LEAST_S]
-    total_s = sum(seconds for seconds, _ in waits)
     if not waits:
         return "didn't wait"
     told = ", ".join(f"{seconds_text(seconds)} {text}" for seconds, text in waits)
-    return f"waited {seconds_text(total_s)}: {told}"
+    if len(waits) == 1:
+        return f"waited {told}"
+    return f"waited {seconds_text(sum(seconds for seconds, _ in waits))}: {told}"
 
 
 def _wait_parts(record: RequestRecord) -> Iterator[tuple[float, str]]:

@@ -82,7 +82,17 @@ async def test_requests_are_filtered_sorted_and_turned(opened: Open, tmp_path: P
             await page.get_by_label("Filter these rows").fill("")
             await page.get_by_label("Only requests for").select_option("b")
             await expect(requests).to_have_count(1)
-            await expect(page.locator(".sums")).to_contain_text("requests27")
+            await expect(page.locator(".sums")).to_contain_text("requests1prompt")
+            await page.get_by_label("Only requests for").select_option("all models")
+            await expect(page.locator(".sums")).to_contain_text("requests27prompt")
+
+
+async def test_where_nothing_is_kept_the_reason_is_told(opened: Open, tmp_path: Path) -> None:
+    """It may be that nothing is to be."""
+    fake = FakeModels(tmp_path, head="activity: {mode: off}").add("a")
+    async with running_proxy(fake.yaml, tmp_path) as proxy, opened(proxy, "activity") as window:
+        await proxy.post("/v1/completions", {"model": "a", "prompt": "x"})
+        await expect(window.page.get_by_text("or activity is off")).to_be_visible()
 
 
 async def test_a11_a12_looking_wakes_nothing_and_holds_nothing(

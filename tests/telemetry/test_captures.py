@@ -11,7 +11,7 @@ import pytest
 
 from llmsnap.telemetry.captures import Capture, Captures, Kept, redacted
 
-HEADERS = ((b"Authorization", b"Bearer secret"), (b"X-A", b"1"))
+HEADERS = ((b"Authorization", b"Bearer secret"), (b"Content-Length", b""), (b"X-A", b"1"))
 LINES = b"Content-Type: text/plain\r\nSet-Cookie: a=b\r\n"
 
 
@@ -108,6 +108,17 @@ def test_the_oldest_make_room() -> None:
     assert [id_ for id_ in range(1, 5) if id_ in captures] == [2, 4]
     assert captures.get(1) is None
     assert captures.get(4) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["X-Api-Key", "api-key", "x-goog-api-key", "X-AUTH-TOKEN", "Proxy-Authorization"]
+)
+def test_whatever_a_key_is_called_it_is_blanked(name: str) -> None:
+    """Services have names of their own for the header with their key."""
+    assert redacted([(name.encode(), b"s3cret"), (b"X-Tokenizer", b"a")]) == {
+        name: "[REDACTED]",
+        "X-Tokenizer": "a",
+    }
 
 
 def test_odd_headers_are_text_all_the_same() -> None:

@@ -113,7 +113,7 @@ def test_who_wasnt_served() -> None:
     refused = request(
         Phases(), swap=None, forwarded_at=0, first_byte_at=0, ended_at=BEGAN + 600, error="no room"
     )
-    assert why(refused) == "waited 600 s: 600 s in the queue; failed: no room"
+    assert why(refused) == "waited 600 s in the queue; failed: no room"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ export class ActivityView {
   #newer = el("button", { type: "button", disabled: true }, "Back");
   #older = el("button", { type: "button", disabled: true }, "Next");
   #page = 1;
+  #asked = "";
   #found = { data: [], total: 0, total_pages: 0 };
   #isShown = false;
   #timer = null;
@@ -88,10 +89,12 @@ export class ActivityView {
   async #fetch() {
     clearTimeout(this.#timer);
     this.#timer = null;
-    const query = new URLSearchParams({ limit: this.#size.value, page: this.#page, sort: this.#sort.value });
-    if (this.#model.value) query.append("model", this.#model.value);
+    const model = new URLSearchParams(this.#model.value && { model: this.#model.value });
+    const query = new URLSearchParams([...model, ["limit", this.#size.value], ["page", this.#page], ["sort", this.#sort.value]]);
+    const asked = (this.#asked = `${query}`);
     try {
-      const [found, sums] = await Promise.all([get(`api/activity?${query}`), get("api/metrics/stats")]);
+      const [found, sums] = await Promise.all([get(`api/activity?${query}`), get(`api/metrics/stats?${model}`)]);
+      if (asked !== this.#asked) return; // something else was asked for meanwhile
       this.#found = found;
       this.#showSums(sums);
       this.#show();
@@ -106,7 +109,7 @@ export class ActivityView {
     const wanted = this.#text.value.trim().toLowerCase();
     const rows = wanted ? data.filter((row) => words(row).includes(wanted)) : data;
     this.#rows.show(rows);
-    setText(this.#empty, total ? "No row here has these words." : "No request has ended yet.");
+    setText(this.#empty, total ? "No row here has these words." : "No request is kept: none has ended yet, or activity is off.");
     this.#empty.hidden = rows.length > 0;
     setText(this.#where, `${plural(total, "request")}${pages > 1 ? `, page ${this.#page} of ${pages}` : ""}`);
     this.#newer.disabled = this.#page <= 1;
