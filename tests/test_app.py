@@ -206,7 +206,7 @@ async def test_it_listens_before_it_preloads(tmp_path: Path, told: Callable[[], 
         async with session.get("/health") as answer:
             assert answer.status == 200
         assert not await is_("b", "ready")
-        await eventually(lambda: is_("b", "ready"), timeout_s=15)
+        await eventually(lambda: is_("b", "ready"))
         assert await is_("a", "failed")
     told()
 
@@ -276,7 +276,7 @@ async def test_u66_a_second_signal_skips_the_grace(
             told()
             await asyncio.sleep(0)
             told()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert await running.ended == 0
 
 

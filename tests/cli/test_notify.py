@@ -42,7 +42,7 @@ async def test_it_is_ready_and_goes_on_being_alive(tmp_path: Path, name: str) ->
     environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000", "PATH": "/bin"}
     async with listening(address.replace("@", "\0")) as told:
         Service(environ).ready()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             heard = [await told.get() for _ in range(4)]
 
     assert heard == ["READY=1", *["WATCHDOG=1"] * 3]
@@ -72,6 +72,6 @@ async def test_the_command_line_tells_it(tmp_path: Path) -> None:
     environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}
     async with listening(address) as told:
         async with running_proxy(CONFIG, tmp_path, env=environ):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 assert await told.get() == "READY=1"
                 assert await told.get() == "WATCHDOG=1"

@@ -110,7 +110,7 @@ async def test_ps_watch_goes_on_until_it_is_interrupted(site: Site, fleet: FakeF
 
 
 async def _line_with(output: asyncio.StreamReader, *words: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while line := (await output.readline()).decode():
             if all(word in line for word in words):
                 return

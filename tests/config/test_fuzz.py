@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmsnap.config.jsonschema import schema
@@ -54,9 +54,7 @@ TREES = st.recursive(
     ),
     max_leaves=25,
 )
-QUICK = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+QUICK = settings(max_examples=250)
 
 
 def check(text: str) -> None:

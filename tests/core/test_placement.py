@@ -68,7 +68,7 @@ def test_the_cheapest_go_first_and_nobody_for_nothing() -> None:
 amounts = st.dictionaries(st.sampled_from(["gpu0", "gpu1", "host"]), st.integers(0, 20))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(amounts, max_size=7), amounts)
 def test_a_chosen_set_covers_and_is_minimal(
     sizes: list[dict[str, int]], short: dict[str, int]

@@ -28,7 +28,7 @@ def test_r07_a_set_without_anybody_to_spare() -> None:
     assert play.at(90, arrive(1, "w")) == ["sleep big"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=6),
     st.integers(1, 24),

@@ -74,7 +74,7 @@ async def text_of(url: str, prompt: str, *, model: str = "x", tokens: int = 16) 
             except aiohttp.ClientError:
                 return False
 
-        await eventually(up, timeout_s=20)
+        await eventually(up)
         async with session.post("/v1/chat/completions", json=body) as answer:
             assert answer.status == 200
             return str((await answer.json())["choices"][0]["message"]["content"])

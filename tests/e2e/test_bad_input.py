@@ -43,7 +43,7 @@ async def raw(proxy: ProxyProcess, data: bytes, *, half_close: bool = False) -> 
         writer.write(data)
         if half_close:
             writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await reader.read()
     finally:
         writer.close()

@@ -81,7 +81,7 @@ async def test_p60_a_mistake_leaves_the_old_configuration_in_place(tmp_path: Pat
     text = fake.yaml
     async with running_proxy(text, tmp_path, args=["-watch-config"]) as proxy:
         rewrite(tmp_path, text + "\n  b: [")
-        await eventually(lambda: "the configuration isn't taken" in proxy.log, timeout_s=20)
+        await eventually(lambda: "the configuration isn't taken" in proxy.log)
         _, status = await proxy.get("/api/status")
         assert "not valid YAML" in status["config"]["error"]
         refused, answer = await proxy.post("/api/config/reload")
@@ -92,7 +92,7 @@ async def test_p60_a_mistake_leaves_the_old_configuration_in_place(tmp_path: Pat
         async def is_there() -> bool:
             return "b" in await proxy.models()
 
-        await eventually(is_there, timeout_s=20)
+        await eventually(is_there)
         _, status = await proxy.get("/api/status")
         assert status["config"]["error"] is None
 

@@ -111,7 +111,7 @@ async def come_to(proxy: ProxyProcess, expected: dict[str, int]) -> None:
     async def has() -> bool:
         return await outcomes(proxy) == expected
 
-    await eventually(has, timeout_s=20, what=f"outcomes {expected}")
+    await eventually(has, what=f"outcomes {expected}")
 
 
 async def test_a_conversation_is_saved_and_restored(place: Place) -> None:

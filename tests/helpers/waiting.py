@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 async def eventually(
     condition: Callable[[], bool] | Callable[[], Awaitable[bool]],
     *,
-    timeout_s: float = 20.0,
+    timeout_s: float = 40.0,
     what: str = "",
 ) -> None:
     """Return once `condition` holds; fail the test when it doesn't within `timeout_s`."""

@@ -58,7 +58,7 @@ def plan(model: str = "a", options: str = "", **settings: Any) -> Plan:
         "argv": serve_argv(port, options),
         "env": dict(os.environ),
         "endpoint": Endpoint(host="127.0.0.1", port=port),
-        "start_timeout_s": 10.0,
+        "start_timeout_s": 30.0,
         "grace_s": 5.0,
     }
     return Plan(model=model, **(values | settings))
@@ -140,14 +140,14 @@ class Rig:
         self.supervisor.supervise(self.runners)
         return self.supervisor
 
-    async def reported(self, trigger: Trigger, *, timeout_s: float = 10) -> ModelChanged:
+    async def reported(self, trigger: Trigger, *, timeout_s: float = 30) -> ModelChanged:
         """Return the next report, which must be of `trigger`."""
         await eventually(lambda: bool(self.news), timeout_s=timeout_s, what=f"{trigger}")
         news = self.news.pop(0)
         assert news.trigger is trigger, news
         return news
 
-    async def becomes(self, model: str, state: State, *, timeout_s: float = 10) -> None:
+    async def becomes(self, model: str, state: State, *, timeout_s: float = 30) -> None:
         """Wait until the supervisor shows `model` in `state`."""
         supervisor = self.supervisor
         assert supervisor is not None

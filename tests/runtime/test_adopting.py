@@ -203,7 +203,7 @@ async def test_reloads_that_follow_each_other_closely_lose_nobody(rig: Rig) -> N
         latest = plan(options="--ready 0.05")
         adopt(rig, latest, plan("b"), outdated="ab")
         asked.append(asyncio.ensure_future(served_at(supervisor, "a")))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             served = await asyncio.gather(*asked)
         assert served[-1][1] == latest.endpoint.port
 

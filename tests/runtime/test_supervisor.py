@@ -453,7 +453,7 @@ async def test_what_never_ends_is_left_behind_in_the_end(
     stage.runners["a"].unload_timeout_s = stage.runners["b"].unload_timeout_s = 0
     stage.start("a")
     stage.ready("a")
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         await stage.supervisor.shutdown(0)
     assert stage.runners["a"].orders[-1] == "kill"
     assert "pid [42]" in caplog.text
@@ -513,7 +513,7 @@ async def test_orders_that_wait_for_a_state_end_with_a_bug(stage: Stage) -> None
     late = asyncio.ensure_future(release(stage.supervisor, ReleaseRequested()))
     for order in (releasing, sleeping, late):
         with pytest.raises(ServiceUnavailable, match="internal error"):
-            await asyncio.wait_for(order, 5)
+            await asyncio.wait_for(order, 30)
 
 
 async def test_an_action_that_fails_is_a_bug_too(stage: Stage) -> None:

@@ -38,7 +38,7 @@ def starts(rig: Rig, model: str) -> int:
 
 async def test_u01_a_request_during_a_stop_gets_a_fresh_process(rig: Rig) -> None:
     """It waits for the stop, then for the start; it never hangs."""
-    supervisor = rig.supervise(plan(options="--ignore-term", grace_s=0.4))
+    supervisor = rig.supervise(plan(options="--ignore-term", grace_s=1))
     first = await ask(supervisor, "a")
     unloading = asyncio.ensure_future(supervisor.unload("a"))
     await rig.becomes("a", State.STOPPING)
@@ -65,7 +65,7 @@ async def test_u05_a_new_request_after_a_cancelled_load_is_served(rig: Rig) -> N
     leaving.cancel()
     other = asyncio.ensure_future(ask(supervisor, "b"))
     await eventually(lambda: starts(rig, "b") == 1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await ask(supervisor, "a") != await other
 
 
@@ -96,7 +96,7 @@ async def test_u26_p32_a_command_that_exits_at_once(rig: Rig) -> None:
     """The error comes at once, with code and last lines; the next request tries again."""
     supervisor = rig.supervise(plan(options="--print no-such-flag --exit 7", start_timeout_s=900))
     for attempt in (1, 2):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             with pytest.raises(StartFailed, match="exit code 7") as caught:
                 await ask(supervisor, "a")
         assert "no-such-flag" in str(caught.value)
@@ -107,13 +107,13 @@ async def test_u26_p32_a_command_that_exits_at_once(rig: Rig) -> None:
 
 async def test_u27_a_start_that_timed_out_is_tried_again(rig: Rig, tmp_path: Path) -> None:
     """One timeout doesn't make a model fail for ever."""
-    good = plan(start_timeout_s=0.5)
+    good = plan()
     script = f'[ -e {tmp_path}/tried ] && exec "$@"; touch {tmp_path}/tried; sleep 60'
     argv = ("/bin/sh", "-c", script, "sh", *good.argv)
     supervisor = rig.supervise(
-        plan(argv=argv, port=good.endpoint.port, start_timeout_s=0.5, grace_s=0.5)
+        plan(argv=argv, port=good.endpoint.port, start_timeout_s=2, grace_s=0.5)
     )
-    with pytest.raises(StartFailed, match=r"not ready after 0\.5 s"):
+    with pytest.raises(StartFailed, match=r"not ready after 2 s"):
         await ask(supervisor, "a")
     await ask(supervisor, "a")
 
@@ -121,7 +121,7 @@ async def test_u27_a_start_that_timed_out_is_tried_again(rig: Rig, tmp_path: Pat
 async def test_u30_nobody_is_left_waiting_for_a_service_that_exits(rig: Rig) -> None:
     """All who waited for it are told at once."""
     supervisor = rig.supervise(plan(argv=("sh", "-c", "sleep 0.2; exit 1"), start_timeout_s=900))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         outcomes = await asyncio.gather(
             *(ask(supervisor, "a") for _ in range(10)), return_exceptions=True
         )
@@ -133,7 +133,7 @@ async def test_u31_a_process_that_was_killed_counts_as_gone(rig: Rig) -> None:
     """The next model takes its place without waiting for it."""
     supervisor = rig.supervise(plan("a"), plan("b"), constraints=OneAtATime())
     os.kill(await ask(supervisor, "a"), signal.SIGKILL)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         await ask(supervisor, "b")
     await rig.becomes("a", State.STOPPED)
 
@@ -156,7 +156,7 @@ async def test_nobody_is_sent_to_what_is_left_of_a_dead_server(rig: Rig) -> None
     """The leader is killed, its grandchild takes its time: who comes then gets a new process."""
     server = plan(options="--ignore-term")
     argv = ("/bin/sh", "-c", f"{shlex.join(server.argv)} & wait")
-    supervisor = rig.supervise(plan(argv=argv, port=server.endpoint.port, grace_s=0.5))
+    supervisor = rig.supervise(plan(argv=argv, port=server.endpoint.port, grace_s=1))
     async with supervisor.lease("a") as lease:
         told: list[LlmsnapError] = []
         lease.on_abort = told.append
@@ -276,7 +276,7 @@ async def test_orders_that_cross(rig: Rig, orders: Callable[[Supervisor], Awaita
     """Every call returns, and nothing is left running."""
     supervisor = rig.supervise(plan())
     await supervisor.load("a")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await orders(supervisor)
     assert supervisor.view("a").state is State.STOPPED
     assert psutil.Process().children() == []

@@ -264,7 +264,7 @@ async def test_waiting_for_the_gpu_first_crashes_a_checkpointed_process(rig: Rig
     holder = await rig.holder()
     await rig.calls(holder.pid, "lock", "checkpoint")
     holder.tell("synchronise")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await holder.process.wait() == -signal.SIGSEGV
 
 
@@ -282,7 +282,7 @@ async def test_other_calls_of_a_checkpointed_process_wait_for_its_unlock(rig: Ri
     with pytest.raises(TimeoutError):
         await holder.do("check", within_s=0.3)
     await rig.calls(holder.pid, "restore", "unlock")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert (await holder.answer())["whole"]
 
 
@@ -388,7 +388,7 @@ async def test_a_driver_before_570_lacks_the_calls(
     """They are missing from the library, and the version says why."""
     world = make_world(libraries=old_libraries)
     world.turn(cuda=12040)
-    worker = Worker(world.environ(), hello_timeout_s=10)
+    worker = Worker(world.environ(), hello_timeout_s=30)
     hello = await worker.hello()
     await worker.aclose()
     assert hello.version == 12040
@@ -398,7 +398,7 @@ async def test_a_driver_before_570_lacks_the_calls(
 @pytest.mark.skipif(has_gpu(), reason="there is a driver here")
 async def test_without_a_driver_there_is_no_library() -> None:
     """The caller says so and ends."""
-    worker = Worker(os.environ, hello_timeout_s=10)
+    worker = Worker(os.environ, hello_timeout_s=30)
     hello = await worker.hello()
     await worker.aclose()
     assert "libcuda.so.1" in hello.fault

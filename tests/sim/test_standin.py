@@ -61,7 +61,7 @@ async def standin(world: World) -> AsyncIterator[Standin]:
     command = python_module("tests.sim.standin", "--port", str(port), "--mib", "64")
     environ = with_repository(world.environ())
     process = await asyncio.create_subprocess_exec(*command, env=environ)
-    worker = Worker(world.environ(), hello_timeout_s=10)
+    worker = Worker(world.environ(), hello_timeout_s=30)
     standin = Standin(process, port, worker)
     await eventually(standin.answers)
     yield standin

@@ -47,7 +47,7 @@ class Bench:
         self.world = world
         self.gauge = gauge
         self.ram = Ram()
-        self.client = CountingClient(environ=world.environ(), hello_timeout_s=10)
+        self.client = CountingClient(environ=world.environ(), hello_timeout_s=30)
         self.driver = self.driver_with()
         self._holders: list[Holder] = []
 

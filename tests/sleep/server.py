@@ -109,7 +109,7 @@ async def serving(*, in_shell: bool = False, seed: int = 0) -> AsyncIterator[Ser
         timeout = aiohttp.ClientTimeout(total=40)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", timeout=timeout) as session:
             server = Server(process, port, session)
-            await eventually(lambda: _is_ready(server), timeout_s=20, what="llama-server is up")
+            await eventually(lambda: _is_ready(server), what="llama-server is up")
             yield server
     finally:
         for pid in Host().tree(process.pid):

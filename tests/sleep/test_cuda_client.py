@@ -24,7 +24,7 @@ from tests.sim.world import World
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[CudaClient]:
     """Both processes, as the driver has them."""
-    client = CudaClient(environ=world.environ(), hello_timeout_s=10)
+    client = CudaClient(environ=world.environ(), hello_timeout_s=30)
     yield client
     await client.aclose()
 
@@ -32,7 +32,7 @@ async def client(world: World) -> AsyncIterator[CudaClient]:
 @pytest.fixture
 async def worker(world: World) -> AsyncIterator[Worker]:
     """One of them."""
-    worker = Worker(world.environ(), hello_timeout_s=10)
+    worker = Worker(world.environ(), hello_timeout_s=30)
     yield worker
     await worker.aclose()
 
@@ -50,14 +50,14 @@ async def test_makes_each_call(client: CudaClient, holder: Holder) -> None:
     pid = holder.pid
     assert (await client.hello()).version == 13000
     replies = [
-        await client.lock(pid, timeout_s=1, deadline_s=5),
-        await client.checkpoint(pid, deadline_s=5),
-        await client.restore(pid, deadline_s=5),
-        await client.unlock(pid, deadline_s=5),
+        await client.lock(pid, timeout_s=1, deadline_s=30),
+        await client.checkpoint(pid, deadline_s=30),
+        await client.restore(pid, deadline_s=30),
+        await client.unlock(pid, deadline_s=30),
     ]
     assert [reply.name for reply in replies] == ["CUDA_SUCCESS"] * 4
-    assert (await client.state(pid, deadline_s=5)).state == ProcessState.RUNNING
-    assert (await client.unlock(pid, deadline_s=5)).name == "CUDA_ERROR_ILLEGAL_STATE"
+    assert (await client.state(pid, deadline_s=30)).state == ProcessState.RUNNING
+    assert (await client.unlock(pid, deadline_s=30)).name == "CUDA_ERROR_ILLEGAL_STATE"
 
 
 async def test_the_time_limit_of_a_lock_is_never_without_end(
@@ -65,15 +65,15 @@ async def test_the_time_limit_of_a_lock_is_never_without_end(
 ) -> None:
     """0 would mean that to the driver."""
     await holder.do("work", seconds=5)
-    reply = await client.lock(holder.pid, timeout_s=0, deadline_s=5)
+    reply = await client.lock(holder.pid, timeout_s=0, deadline_s=30)
     assert reply.result == Result.NOT_READY
 
 
 async def test_the_process_lives_long(worker: Worker, holder: Holder) -> None:
     """A second call goes through the same one."""
-    await worker.ask("state", holder.pid, deadline_s=5)
+    await worker.ask("state", holder.pid, deadline_s=30)
     pid = worker.pid
-    await worker.ask("state", holder.pid, deadline_s=5)
+    await worker.ask("state", holder.pid, deadline_s=30)
     assert worker.pid == pid
 
 
@@ -90,7 +90,7 @@ async def test_a_call_that_hangs_is_given_up_and_its_process_replaced(
         await worker.ask("lock", holder.pid, deadline_s=0.2)
 
     await eventually(lambda: not lives(hung))
-    assert (await worker.ask("lock", holder.pid, deadline_s=5)).result == Result.SUCCESS
+    assert (await worker.ask("lock", holder.pid, deadline_s=30)).result == Result.SUCCESS
     assert worker.pid != hung
 
 
@@ -98,11 +98,11 @@ async def test_a_call_that_crashes_costs_only_its_process(
     world: World, worker: Worker, holder: Holder
 ) -> None:
     """What the driver had begun is done all the same."""
-    await worker.ask("lock", holder.pid, deadline_s=5)
+    await worker.ask("lock", holder.pid, deadline_s=30)
     world.plan("checkpoint", "crash")
     with pytest.raises(CallLost, match=r"checkpoint call ended its process \(exit code -11\)"):
-        await worker.ask("checkpoint", holder.pid, deadline_s=5)
-    reply = await worker.ask("state", holder.pid, deadline_s=5)
+        await worker.ask("checkpoint", holder.pid, deadline_s=30)
+    reply = await worker.ask("state", holder.pid, deadline_s=30)
     assert reply.state == ProcessState.CHECKPOINTED
 
 
@@ -112,9 +112,9 @@ async def test_a_process_killed_between_calls_is_replaced(worker: Worker, holder
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     try:
-        await worker.ask("state", holder.pid, deadline_s=5)
+        await worker.ask("state", holder.pid, deadline_s=30)
     except CallLost:
-        reply = await worker.ask("state", holder.pid, deadline_s=5)
+        reply = await worker.ask("state", holder.pid, deadline_s=30)
         assert reply.result == Result.SUCCESS
 
 
@@ -123,7 +123,7 @@ async def test_a_question_for_the_state_is_asked_again_when_its_process_died(
 ) -> None:
     """Once; one that hangs isn't."""
     world.plan("state", "crash", 0)
-    assert (await client.state(holder.pid, deadline_s=5)).state == ProcessState.RUNNING
+    assert (await client.state(holder.pid, deadline_s=30)).state == ProcessState.RUNNING
     world.plan("state", "hang")
     with pytest.raises(CallLost, match="took over"):
         await client.state(holder.pid, deadline_s=0.2)
@@ -134,12 +134,12 @@ async def test_a_cancelled_call_does_not_answer_the_next_one(
 ) -> None:
     """Answers are never mixed up."""
     world.turn(checkpoint_mibps=256)
-    await worker.ask("lock", holder.pid, deadline_s=5)
+    await worker.ask("lock", holder.pid, deadline_s=30)
     async with asyncio.TaskGroup() as tasks:
-        call = tasks.create_task(worker.ask("checkpoint", holder.pid, deadline_s=5))
+        call = tasks.create_task(worker.ask("checkpoint", holder.pid, deadline_s=30))
         await eventually(lambda: is_under_way(world, holder.pid))
         call.cancel()
-    reply = await worker.ask("state", holder.pid, deadline_s=5)
+    reply = await worker.ask("state", holder.pid, deadline_s=30)
     assert reply.state == ProcessState.CHECKPOINTED
 
 
@@ -148,9 +148,9 @@ async def test_calls_go_one_after_the_other(
 ) -> None:
     """The deadline of one that waits for its turn has not begun."""
     world.turn(checkpoint_mibps=128)  # 1 s
-    await client.lock(holder.pid, timeout_s=1, deadline_s=5)
+    await client.lock(holder.pid, timeout_s=1, deadline_s=30)
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(client.checkpoint(holder.pid, deadline_s=5))
+        first = tasks.create_task(client.checkpoint(holder.pid, deadline_s=30))
         await asyncio.sleep(0)
         second = tasks.create_task(client.unlock(holder.pid, deadline_s=0.5))
     assert first.result().result == Result.SUCCESS
@@ -163,12 +163,12 @@ async def test_other_states_can_be_asked_for_during_an_operation(
     """They have a process of their own."""
     world.turn(checkpoint_mibps=64)  # 2 s
     other = await Holder.start(world.environ(), mib=32)
-    await client.lock(holder.pid, timeout_s=1, deadline_s=5)
-    await client.state(other.pid, deadline_s=5)
+    await client.lock(holder.pid, timeout_s=1, deadline_s=30)
+    await client.state(other.pid, deadline_s=30)
     async with asyncio.TaskGroup() as tasks:
-        checkpoint = tasks.create_task(client.checkpoint(holder.pid, deadline_s=5))
+        checkpoint = tasks.create_task(client.checkpoint(holder.pid, deadline_s=30))
         await asyncio.sleep(0)
-        assert (await client.state(other.pid, deadline_s=5)).state == ProcessState.RUNNING
+        assert (await client.state(other.pid, deadline_s=30)).state == ProcessState.RUNNING
         assert not checkpoint.done()
     await other.kill()
 
@@ -193,7 +193,7 @@ async def test_codes_that_the_driver_has_no_name_for_have_ours(
 async def test_closing_ends_both_processes(world: World) -> None:
     """One in the middle of a hung call too; closing twice is fine."""
     holder = await Holder.start(world.environ(), mib=32)
-    idle, hung = (Worker(world.environ(), hello_timeout_s=10) for _ in range(2))
+    idle, hung = (Worker(world.environ(), hello_timeout_s=30) for _ in range(2))
     await idle.hello()
     await hung.hello()
     pids = [idle.pid, hung.pid]
@@ -209,7 +209,7 @@ async def test_closing_ends_both_processes(world: World) -> None:
     assert not any(lives(pid) for pid in pids if pid)
     await holder.kill()
     with pytest.raises(CallLost, match="about to end"):
-        await idle.ask("state", holder.pid, deadline_s=5)
+        await idle.ask("state", holder.pid, deadline_s=30)
 
 
 async def test_signals_to_the_group_are_for_the_proxy(worker: Worker, holder: Holder) -> None:
@@ -218,7 +218,7 @@ async def test_signals_to_the_group_are_for_the_proxy(worker: Worker, holder: Ho
     assert worker.pid is not None
     for signum in (signal.SIGINT, signal.SIGTERM):
         os.kill(worker.pid, signum)
-    assert (await worker.ask("state", holder.pid, deadline_s=5)).result == Result.SUCCESS
+    assert (await worker.ask("state", holder.pid, deadline_s=30)).result == Result.SUCCESS
 
 
 def test_processes_end_with_a_killed_proxy(world: World) -> None:
@@ -227,7 +227,7 @@ def test_processes_end_with_a_killed_proxy(world: World) -> None:
     code = (
         "import asyncio, os; from llmsnap.sleep.cuda_client import Worker\n"
         "async def main():\n"
-        "    worker = Worker(os.environ, hello_timeout_s=10)\n"
+        "    worker = Worker(os.environ, hello_timeout_s=30)\n"
         "    await worker.hello(); print(worker.pid, flush=True)\n"
         "    await worker.ask('state', os.getpid(), deadline_s=60)\n"
         "asyncio.run(main())"

@@ -38,7 +38,7 @@ async def test_a_process_that_may_not_be_looked_into_is_asked_once(bench: Bench)
 async def test_a_process_that_is_locked_by_others_is_left_alone(bench: Bench) -> None:
     """Who locked it may be about to do something with it."""
     holder = await bench.holder()
-    await bench.client.lock(holder.pid, timeout_s=1, deadline_s=5)
+    await bench.client.lock(holder.pid, timeout_s=1, deadline_s=30)
     with pytest.raises(SleepRefused, match="it is locked, not running"):
         await bench.driver.sleep(bench.target(holder))
 

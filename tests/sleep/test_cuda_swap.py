@@ -129,7 +129,7 @@ async def test_killed_while_it_is_paged_out(swap: None, asleep: Setting) -> None
     under_way = asyncio.ensure_future(asleep.step.page_out(asleep.target))
     await eventually(lambda: asleep.swapped_mib > 0 or under_way.done())
     await asleep.holder.kill()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with suppress(SleepRefused):  # if it wasn't done already
             await under_way
         with pytest.raises(WakeFailed, match="died while it was asleep"):

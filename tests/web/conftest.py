@@ -14,3 +14,9 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Both event loops that users may run."""
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def connections_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for some milliseconds only, in which a busy machine doesn't come to the next request."""
+    monkeypatch.setattr("llmsnap.web.upstream_pool.BRIEF_IDLE_S", 60.0)

@@ -129,7 +129,7 @@ class Scripted:
                 line.over.set()
                 line.drop()
             if scripted.tasks:
-                await asyncio.wait(scripted.tasks, timeout=5)
+                await asyncio.wait(scripted.tasks, timeout=30)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -64,7 +64,7 @@ class Site:
         ) as answer:
             return Reply(answer.status, answer.headers, await answer.text())
 
-    async def exchange(self, sent: bytes, *, timeout_s: float = 5) -> bytes:
+    async def exchange(self, sent: bytes, *, timeout_s: float = 30) -> bytes:
         """Send raw bytes; return all that is said until the connection closes."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:

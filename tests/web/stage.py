@@ -104,7 +104,7 @@ async def staged(
     script: Script = say_ok,
     *,
     up: bool = True,
-    ping_s: float = PING_S,
+    ping_s: float = 3600.0,
     aliases: tuple[str, ...] = (),
     model: ModelConfig | None = None,
     config: Config | None = None,
@@ -112,7 +112,8 @@ async def staged(
 ) -> AsyncIterator[Stage]:
     """Put a proxy in front of a scripted server; model `a` is `up`, or stopped.
 
-    `network`: the models of peers are lent, too.
+    `network`: the models of peers are lent, too. Who wants pings says `ping_s=PING_S`: on a busy
+    machine they would come before the answers of servers that answer at once.
     """
     if config is None:
         config = Config(models={"a": model or ModelConfig(cmd="serve a", aliases=aliases)})

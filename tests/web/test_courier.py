@@ -25,7 +25,7 @@ async def test_requests_at_once_have_connections_of_their_own() -> None:
     """No request waits for another one's answer."""
 
     async def script(_: Received, line: Line) -> None:
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(stage.server.received) == 8)
         await line.say(whole(b"{}"))
 
     async with staged(script) as stage:

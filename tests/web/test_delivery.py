@@ -13,6 +13,7 @@ from llmsnap.config.schema import ModelConfig
 from llmsnap.core.messages import Phases
 from llmsnap.errors import StartFailed, UpstreamLost
 from tests.helpers.waiting import eventually
+from tests.web.handclock import HandClock
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, say_ok, whole
 from tests.web.stage import PING_S, Stage, read_until, staged
 
@@ -203,7 +204,7 @@ async def test_u45_u46_silence_is_filled_between_events_only() -> None:
             await line.chunk(piece)
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script) as stage, stage.ask(STREAM) as answer:
+    async with staged(script, ping_s=PING_S) as stage, stage.ask(STREAM) as answer:
         await read_until(answer, PING * 2)
         pieces.put_nowait(b"data: 1\n\ndata: ")
         await asyncio.sleep(PING_S * 2.5)
@@ -217,18 +218,26 @@ async def test_u45_u46_silence_is_filled_between_events_only() -> None:
     assert (heard + rest).replace(PING, b"") == b"data: 1\n\ndata: 2\n\n"
 
 
-async def test_an_upstreams_own_comments_are_enough() -> None:
+async def test_an_upstreams_own_comments_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """What isn't silent gets nothing from us."""
+    clock = HandClock()
+    clock.keeps(monkeypatch, "sse")
+    pieces = asyncio.Queue[bytes]()
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        for _n in range(7):
-            await line.chunk(b": still here\n\n")
-            await asyncio.sleep(0.1)
+        while piece := await pieces.get():
+            await line.chunk(piece)
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script, ping_s=0.5) as stage, stage.ask(STREAM) as answer:
-        assert await answer.read() == b": still here\n\n" * 7
+    async with staged(script, ping_s=10) as stage, stage.ask(STREAM) as answer:
+        for _ in range(7):
+            pieces.put_nowait(b": still here\n\n")
+            assert await read_until(answer, b"\n\n") == b": still here\n\n"
+            clock.advance(9)
+        clock.advance(1)
+        pieces.put_nowait(b"")
+        assert await answer.read() == PING
 
 
 @pytest.mark.parametrize(
@@ -248,7 +257,7 @@ async def test_nothing_is_put_into_what_is_no_plain_event_stream(head: bytes) ->
         await line.chunk(b"abc")
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script) as stage:
+    async with staged(script, ping_s=PING_S) as stage:
         session = aiohttp.ClientSession(stage.site.url, auto_decompress=False)
         async with session, session.post("/v1/completions", data=STREAM) as answer:
             assert await answer.read() == b"abc"
@@ -257,17 +266,18 @@ async def test_nothing_is_put_into_what_is_no_plain_event_stream(head: bytes) ->
 async def test_a_stream_with_a_length_may_grow() -> None:
     """Comments need room that its length doesn't have."""
     head = whole(b"data: 1\n\n", content_type="text/event-stream")[:-9]
+    go_on = asyncio.Event()
 
     async def script(_: Received, line: Line) -> None:
         await line.say(head)
-        await asyncio.sleep(PING_S * 1.5)
+        await go_on.wait()
         await line.say(b"data: 1\n\n")
 
-    async with staged(script) as stage, stage.ask(STREAM) as answer:
+    async with staged(script, ping_s=PING_S) as stage, stage.ask(STREAM) as answer:
         assert "Content-Length" not in answer.headers
-        text = await answer.read()
-        assert text.startswith(PING)
-        assert text.replace(PING, b"") == b"data: 1\n\n"
+        assert await read_until(answer, PING) == PING
+        go_on.set()
+        assert (await answer.read()).replace(PING, b"") == b"data: 1\n\n"
 
 
 # ---- while a stream waits for its model --------------------------------------------------------
@@ -292,7 +302,7 @@ def events(text: bytes) -> list[bytes]:
 async def test_a_waiting_stream_is_kept_company() -> None:
     """Pings, then the timings as a comment, then the upstream's own bytes."""
     stream = saying(STREAM_HEAD, b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
-    async with staged(stream, up=False) as stage:
+    async with staged(stream, up=False, ping_s=PING_S) as stage:
         stage.lender.phases = Phases(start_s=0.25)
         answer = await early(stage)
         stage.put_up()
@@ -306,7 +316,7 @@ async def test_a_waiting_stream_is_kept_company() -> None:
 
 async def test_other_requests_wait_in_silence() -> None:
     """Without `stream: true` nothing is sent before the upstream answers."""
-    async with staged(up=False) as stage:
+    async with staged(up=False, ping_s=PING_S) as stage:
         asked = asyncio.ensure_future(stage.text())
         await eventually(lambda: bool(stage.lender.waiting))
         await asyncio.sleep(PING_S * 2.5)
@@ -317,7 +327,7 @@ async def test_other_requests_wait_in_silence() -> None:
 
 async def test_a_failed_start_ends_a_waiting_stream_with_an_event() -> None:
     """One `data:` event with the error object, no `[DONE]`, and a proper end of the body."""
-    async with staged(up=False) as stage:
+    async with staged(up=False, ping_s=PING_S) as stage:
         answer = await early(stage)
         stage.lender.abort("a", StartFailed("exit code 1"))
         (event,) = events(await answer.read())
@@ -339,7 +349,7 @@ async def test_what_is_no_stream_ends_a_waiting_one_with_an_event(
     said: bytes, message: str
 ) -> None:
     """The upstream's own error object where there is one."""
-    async with staged(saying(said), up=False) as stage:
+    async with staged(saying(said), up=False, ping_s=PING_S) as stage:
         answer = await early(stage)
         stage.put_up()
         (event,) = events(await answer.read())
@@ -356,7 +366,7 @@ async def test_a_late_head_is_waited_for_with_company_too() -> None:
         await line.chunk(b"data: 1\n\n")
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script) as stage:
+    async with staged(script, ping_s=PING_S) as stage:
         answer = await early(stage)
         assert events(await answer.read()) == [b"data: 1"]
 
@@ -371,7 +381,7 @@ async def test_a_death_before_the_late_head_ends_the_stream_with_an_event(was_us
         await asyncio.sleep(PING_S * 1.5)
         line.drop()
 
-    async with staged(script) as stage:
+    async with staged(script, ping_s=PING_S) as stage:
         if was_used:
             await stage.text()
         answer = await early(stage)
@@ -391,7 +401,7 @@ async def test_an_abort_between_two_tries_of_a_waiting_stream_is_its_end() -> No
         line.drop()
         stage.lender.abort("a", UpstreamLost("exit code 139"))
 
-    async with staged(script) as stage:
+    async with staged(script, ping_s=PING_S) as stage:
         await stage.text()
         answer = await early(stage)
         (event,) = events(await answer.read())

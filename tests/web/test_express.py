@@ -23,6 +23,7 @@ from llmsnap.web.outlet import Outlet
 from tests.helpers.flow import go_on, hold
 from tests.helpers.waiting import eventually
 from tests.web.fleet import config_of, front_of
+from tests.web.handclock import HandClock
 from tests.web.scripted import Line, Received, say_ok, whole
 from tests.web.serving import serving
 from tests.web.stage import CHAT, Stage, staged
@@ -287,16 +288,28 @@ async def test_a_connection_that_falls_silent_is_closed(
     monkeypatch: pytest.MonkeyPatch, handed: list[bytes]
 ) -> None:
     """Before its first request and after an answer; a body that stops is aiohttp's to wait for."""
-    monkeypatch.setattr(connection, "IDLE_S", 0.1)
+    clock = HandClock()
+    clock.keeps(monkeypatch, "express")
     async with staged() as stage:
-        silent, served = await asyncio.gather(stage.site.exchange(b""), stage.site.exchange(post()))
-        assert silent == b""
-        assert served.endswith(b'{"ok":true}')
+        silent = asyncio.ensure_future(stage.site.exchange(b""))
+        reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
+        writer.write(post())
+        assert (await reader.readuntil(b"true}")).startswith(b"HTTP/1.1 200")
+        await eventually(lambda: len(clock.alarms) == 2)
+        clock.advance(connection.IDLE_S)
+        assert await reader.read() == await silent == b""
         assert handed == []
+        writer.close()
 
         reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
-        writer.write(post()[:-1])
-        await eventually(lambda: bool(handed))
+        writer.write(post() + post()[:-1])
+        assert (await reader.readuntil(b"true}")).startswith(b"HTTP/1.1 200")
+
+        def is_handed_over() -> bool:
+            clock.advance(connection.IDLE_S)
+            return bool(handed)
+
+        await eventually(is_handed_over)
         writer.write(post()[-1:])
         assert (await reader.readuntil(b"true}")).startswith(b"HTTP/1.1 200")
         writer.close()
@@ -304,10 +317,11 @@ async def test_a_connection_that_falls_silent_is_closed(
 
 async def test_an_answer_on_its_way_isnt_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the model takes."""
-    monkeypatch.setattr(connection, "IDLE_S", 0.05)
+    clock = HandClock()
+    clock.keeps(monkeypatch, "express")
 
     async def script(received: Received, line: Line) -> None:
-        await asyncio.sleep(0.3)
+        clock.advance(connection.IDLE_S * 3)
         await say_ok(received, line)
 
     async with staged(script) as stage:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from llmsnap.config.schema import Config, ModelConfig
@@ -97,7 +95,7 @@ async def test_a_peer_that_is_too_slow() -> None:
     """`timeouts.responseHeader` is the peer's own."""
 
     async def silent(_: Received, line: Line) -> None:
-        await asyncio.sleep(10)
+        await line.gone()
 
     async with Scripted.running(silent) as server:
         peer = PeerConfig(

@@ -19,8 +19,9 @@ from llmsnap.runtime.tasks import Background
 from llmsnap.web.body import HeldBody
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
+from tests.web.handclock import HandClock
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
-from tests.web.stage import CHAT, PING_S, Stage, read_until, staged
+from tests.web.stage import CHAT, Stage, read_until, staged
 
 STREAM = b'{"model":"a","stream":true}'
 
@@ -323,8 +324,9 @@ async def test_other_answers_are_cut(head: bytes) -> None:
             await answer.read()
 
 
-async def test_the_reason_of_a_death_is_told() -> None:
+async def test_the_reason_of_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the runner knows comes a moment later than the end of the connection."""
+    monkeypatch.setattr("llmsnap.web.serving._NEWS_S", 30.0)
 
     async def script(_: Received, line: Line) -> None:
         line.drop()
@@ -375,36 +377,45 @@ async def test_the_limit_on_the_header_isnt_one_on_the_body() -> None:
 STALLING = ModelConfig(cmd="serve a", stall_timeout_s=0.2)
 
 
-@pytest.mark.parametrize(
-    ("script", "body"), [(say_nothing, b'{"model":"a"}'), (one_event, STREAM)], ids=["504", "event"]
-)
-async def test_u34_a_stalled_server_is_given_up(script: Script, body: bytes) -> None:
-    """The client hears of `stallTimeout`, the supervisor of the process."""
-    async with staged(script, model=STALLING) as stage, stage.ask(body) as answer:
-        text = await answer.text()
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    """What pings and the limit on a silence go by."""
+    clock = HandClock()
+    clock.keeps(monkeypatch, "sse", "reply")
+    return clock
 
-        assert answer.status == (200 if body is STREAM else 504)
-        assert "stallTimeout" in text
+
+async def test_u34_a_server_that_says_nothing_is_given_up() -> None:
+    """The client hears of `stallTimeout`, the supervisor of the process."""
+    async with staged(say_nothing, model=STALLING) as stage, stage.ask() as answer:
+        assert answer.status == 504
+        assert "stallTimeout" in await answer.text()
         assert stage.lender.ended == [("a", 1)]
 
 
-async def test_a_server_that_speaks_isnt_stalled() -> None:
-    """Every byte counts."""
+async def test_u34_a_server_that_falls_silent_is_given_up(clock: HandClock) -> None:
+    """Its stream ends with an event that says so; every byte before that counted."""
+    pieces = asyncio.Queue[bytes]()
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        for _n in range(7):
-            await asyncio.sleep(0.1)
-            await line.chunk(b"data: x\n\n")
-        await line.say(b"0\r\n\r\n")
+        while True:
+            await line.chunk(await pieces.get())
 
-    model = ModelConfig(cmd="serve a", stall_timeout_s=0.5)
-    async with staged(script, model=model, ping_s=60) as stage:
-        assert await stage.text(STREAM) == "data: x\n\n" * 7
+    async with staged(script, model=STALLING) as stage, stage.ask(STREAM) as answer:
+        for _ in range(7):
+            pieces.put_nowait(b"data: x\n\n")
+            assert await read_until(answer, b"\n\n") == b"data: x\n\n"
+            clock.advance(0.15)
         assert stage.lender.ended == []
 
+        await asyncio.sleep(0.2)  # so long at least it must have been awake
+        clock.advance(0.05)
+        assert "stallTimeout" in await answer.text()
+        assert stage.lender.ended == [("a", 1)]
 
-async def test_a_paused_model_isnt_stalled() -> None:
+
+async def test_a_paused_model_isnt_stalled(clock: HandClock) -> None:
     """Put to sleep in the middle of its answer it goes on later; the client hears pings."""
     woken = asyncio.Event()
 
@@ -415,14 +426,13 @@ async def test_a_paused_model_isnt_stalled() -> None:
         await line.chunk(b"data: 2\n\n")
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script, model=STALLING) as stage, stage.ask(STREAM) as answer:
+    async with staged(script, model=STALLING, ping_s=0.5) as stage, stage.ask(STREAM) as answer:
         await read_until(answer, b"data: 1\n\n")
         stage.put_down(state=State.SLEEPING)
-        await asyncio.sleep(PING_S * 4)
+        clock.advance(1)
+        assert await read_until(answer, b"\n\n") == b": ping\n\n"
         stage.put_up()
         woken.set()
-        rest = await answer.read()
 
-        assert rest.replace(b": ping\n\n", b"") == b"data: 2\n\n"
-        assert rest.startswith(b": ping\n\n")
+        assert (await answer.read()).endswith(b"data: 2\n\n")
         assert stage.lender.ended == []

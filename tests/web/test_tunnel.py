@@ -118,7 +118,8 @@ async def test_a_switch_that_nobody_asked_for_is_a_502(waits_s: float) -> None:
         await asyncio.sleep(waits_s)
         await line.say(SWITCH % b"h2c")
 
-    async with staged(script) as stage, stage.ask(b'{"model":"a","stream":true}') as answer:
+    ask = b'{"model":"a","stream":true}'
+    async with staged(script, ping_s=waits_s / 1.5 or 3600) as stage, stage.ask(ask) as answer:
         assert answer.status == (200 if waits_s else 502)
         text = await answer.text()
         assert "switches protocols unasked" in text

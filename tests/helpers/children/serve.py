@@ -1,10 +1,10 @@
 """Answers every GET, 30 ms after it is started.
 
-    python -S serve.py PORT [--ready SECONDS] [--status N] [--hang] [--ignore-term] [--die-after S]
+    python -S serve.py PORT [--ready SECONDS] [--status N] [--hang] [--ignore-term]
     [--print TEXT] [--spam BYTES] [--exit CODE] [--grandchild {group,session}] [--host HOST]
 
 `--grandchild` starts a copy of itself that holds the port and the output: in the same group, or in
-a session of its own. Prints `pid N` for each process.
+a session of its own. Prints `pid N` for each process. `GET /die` ends it with exit code 7.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 
@@ -25,7 +24,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--status", type=int, default=200)
     parser.add_argument("--hang", action="store_true")
     parser.add_argument("--ignore-term", action="store_true")
-    parser.add_argument("--die-after", type=float)
     parser.add_argument("--print", default="")
     parser.add_argument("--spam", type=int, default=0)
     parser.add_argument("--exit", type=int)
@@ -44,8 +42,6 @@ def begin(args: argparse.Namespace) -> None:
         os.write(2, b"x" * args.spam)
     if args.exit is not None:
         sys.exit(args.exit)
-    if args.die_after is not None:
-        threading.Timer(args.die_after, os._exit, [7]).start()
 
 
 def serve(args: argparse.Namespace) -> None:
@@ -60,7 +56,8 @@ def serve(args: argparse.Namespace) -> None:
             held.append(connection)
             continue
         with connection:
-            connection.recv(65536)
+            if connection.recv(65536).startswith(b"GET /die "):
+                os._exit(7)
             status = args.status if time.monotonic() - began >= args.ready else 503
             head = f"HTTP/1.1 {status} Status\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode() + b"ok")
