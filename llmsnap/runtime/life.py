@@ -24,11 +24,12 @@ from llmsnap.runtime.oom import ran_out_of_memory
 from llmsnap.runtime.plan import Plan
 from llmsnap.runtime.ports import taken
 from llmsnap.runtime.process import Child, Command, Farewell, describe_exit, end, gave_code, launch
-from llmsnap.runtime.rest import NEVER, Chooses, Rest, Start
+from llmsnap.runtime.rest import Chooses, Rest, Start
 from llmsnap.runtime.runfile import RunFiles, Will
+from llmsnap.runtime.sayings import Sayings
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
-from llmsnap.sleep.choose import Choice
+from llmsnap.sleep.choose import NEVER, Choice
 from llmsnap.telemetry.contexts import Context
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Life:
         tools: Tools,
         chooser: Chooses | None = None,
         heirloom: Heirloom | None = None,
+        said: Sayings | None = None,
     ) -> None:
         """With an `heirloom` it is up, or asleep, from the start."""
         self.plan = plan
@@ -96,6 +98,7 @@ class Life:
         """Whether its process goes on when this one ends."""
         self._tools = tools
         self._chooser = chooser
+        self._said = said
         self._kills_before: int | None = None
         self._launched_at = 0.0
         self._start_s = 0.0
@@ -279,6 +282,7 @@ class Life:
             start=Start(self._start_s, tools.context),
             record=self._record,
             talks=Talks(tools.conversations, self.upstream),
+            said=self._said,
             asleep=asleep,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -26,6 +27,9 @@ from llmsnap.runtime.rest import RestView
 from llmsnap.sleep.driver import Moved
 from llmsnap.telemetry.record import Departure, ExitRecord, MoveKind, MoveRecord, Result
 from llmsnap.telemetry.recorder import Recorder
+from llmsnap.telemetry.story import tell_move
+
+logger = logging.getLogger(__name__)
 
 _KINDS: Final[Mapping[type[Action], MoveKind]] = {
     Start: "start",
@@ -134,6 +138,21 @@ class Moves:
             moved = _moved(self._rest(move.model), move.kind)
             move.moved_bytes = dict(moved.bytes) if moved else {}
         self._recorder.move(move)
+        logger.log(self._weight(move), "model %s: %s", move.model, tell_move(move))
+
+    def _weight(self, move: MoveRecord) -> int:
+        """Return how much a move matters in the log, where each swap is to be one line.
+
+        What was refused has a line of its own, with the reason. Who made room is told with the one
+        that it was for, if somebody still waits for that.
+        """
+        if move.result == "refused" or (move.result == "failed" and not move.is_swap):
+            return logging.DEBUG
+        cause = move.cause
+        is_told = cause.why is Why.ROOM and any(
+            lease.model == cause.model and not lease.granted for lease in self._leases.values()
+        )
+        return logging.DEBUG if is_told else logging.INFO
 
     def _held(self, model: str) -> list[Lease]:
         return [lease for lease in self._leases.values() if lease.model == model and lease.granted]

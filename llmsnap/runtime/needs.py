@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -15,11 +14,9 @@ from llmsnap.memory.fitting import Start, came_whole
 from llmsnap.memory.footprints import Footprints, Source
 from llmsnap.runtime.health import Prober
 from llmsnap.runtime.plan import Endpoint
+from llmsnap.runtime.sayings import Sayings
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
-
-logger = logging.getLogger(__name__)
-
 
 _FITTED: Final = (
     "its server fits it to the memory that is free, so that what it needs can't be learned; "
@@ -56,6 +53,7 @@ class Needs:
         self._background = background
         self._prober = prober
         self._log = log
+        self._said: dict[str, Sayings] = {}
         self._on_gpu = any(device != HOST for device in capacity)
 
     def adopt(self, footprints: Footprints, capacity: Mapping[str, int]) -> None:
@@ -119,7 +117,7 @@ class Needs:
         whole = came_whole(self._footprints.fit(model), start, on_gpu=self._on_gpu)
         self._footprints.started(model, whole=whole)
         if not whole:
-            logger.info("model %s: %s", model, _FITTED)
+            self._said.setdefault(model, Sayings(model)).say("fit", _FITTED)
 
 
 class _Meta(Struct):

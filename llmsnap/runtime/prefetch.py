@@ -116,7 +116,7 @@ class Prefetch:
             logger.debug("model %s: reading ahead failed: %s", self._model, error)
         if reading.read_bytes > _TOLD_BYTES:
             text = "model %s: read %.0f MiB ahead of its start in %.2f s"
-            logger.info(text, self._model, reading.read_bytes / _MIB, self._clock() - began)
+            logger.debug(text, self._model, reading.read_bytes / _MIB, self._clock() - began)
 
 
 class ReadAhead:

@@ -19,6 +19,7 @@ from llmsnap.errors import (
     WakeRefused,
 )
 from llmsnap.runtime.conversations import Talks
+from llmsnap.runtime.sayings import Sayings
 from llmsnap.runtime.tasks import Background
 from llmsnap.sleep.choose import Choice
 from llmsnap.sleep.driver import Memo, Moved, SleepDriver, Supported, Target, Unsupported
@@ -61,24 +62,6 @@ def no_record(**_: object) -> None:
     """Take down nothing."""
 
 
-class Never:
-    """Finds that a model isn't to sleep."""
-
-    async def prepare(self) -> None:
-        """Do nothing."""
-
-    async def choose(self, target: Target) -> Choice:
-        """Return no driver."""
-        return Choice(None)
-
-    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
-        """Return no driver."""
-        return Choice(None)
-
-
-NEVER: Final = Never()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestView:
     """How a model sleeps, for showing."""
@@ -108,6 +91,10 @@ class Start:
     """What would have to be computed again, by model."""
 
 
+class _BetterStopped(SleepRefused):
+    """A stop and a start bring it back quicker: nothing is wrong."""
+
+
 class Rest:
     """Puts one process to sleep and wakes it."""
 
@@ -121,6 +108,7 @@ class Rest:
         start: Start,
         record: Records = no_record,
         talks: Talks | None = None,
+        said: Sayings | None = None,
         asleep: Choice | None = None,
     ) -> None:
         """`asleep`: how it sleeps from the start."""
@@ -140,6 +128,7 @@ class Rest:
         self._found = Supported(tier="", tier_bytes=0)
         self._record = record
         self._talks = talks
+        self._said = said or Sayings(target.model)
         self._is_touched = False
         """Whether a driver has begun to put it to sleep, and it isn't awake again."""
         self._has_slept = False
@@ -227,17 +216,17 @@ class Rest:
         if driver is None or found is None:
             self.view = RestView(refusals=refusals)
             self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
-            logger.info("model %s: stops to make room%s", model, told)
+            self._said.say("driver", f"can't sleep, so it is stopped instead{told}")
             return None
         self.view = RestView(driver=driver.name, keeps_state=driver.keeps_state, refusals=refusals)
         self._found = found
         self._report_ability()
-        logger.info("model %s: sleeps by %s%s", model, driver.name, told)
+        self._said.say("driver", f"sleeps by {driver.name}{told}")
         return driver
 
     async def _sleep_if_worth_it(self, driver: SleepDriver) -> None:
         if why := self._better_stopped(driver):
-            raise SleepRefused(why)
+            raise _BetterStopped(why)
         await self._sleep(driver)
 
     def _better_stopped(self, driver: SleepDriver, *, more_s: float = 0.0) -> str:
@@ -267,7 +256,7 @@ class Rest:
         """Find out where a process that sleeps now could go if its tier were full."""
         if driver.below is None:
             return
-        model, tier = self._target.model, self._found.tier
+        tier = self._found.tier
         verdict = await driver.below.probe(self._target)
         if isinstance(verdict, Supported):
             # Who wants its room waits for it to go, and who wants it back for it to come.
@@ -280,9 +269,8 @@ class Rest:
         else:
             told = f"can't leave {tier} but by a stop: {verdict.reason}"
             self._report_ability()
-        if told != self.view.below:
-            logger.info("model %s: %s", model, told)
-            self.view = replace(self.view, below=told)
+        self._said.say("below", told)
+        self.view = replace(self.view, below=told)
 
     async def _page_out(self, driver: SleepDriver) -> None:
         if driver.below is None:
@@ -374,7 +362,10 @@ class Rest:
         self.view = replace(self.view, driver=None, refusals=refusals)
         self.must_be_killed = self._is_touched = False
         self._is_up = True
-        logger.warning("model %s: stays awake: %s", model, refusal)
+        if isinstance(refusal, _BetterStopped):
+            self._said.say("worth", f"stays awake: {refusal}")
+        else:
+            logger.warning("model %s: stays awake: %s", model, refusal)
         self._report(AbilityChanged(model, can_sleep=False, can_pause=False))
         self._report(ModelChanged(model, generation, Trigger.WOKEN))
         self._choice = self._find(after_s=0.0 if self._is_stale else _AGAIN_S)

@@ -12,6 +12,7 @@ from llmsnap.runtime.adoption import Heirloom
 from llmsnap.runtime.life import Life, Outcome, Tools
 from llmsnap.runtime.plan import Endpoint, Plan
 from llmsnap.runtime.rest import Chooses, RestView
+from llmsnap.runtime.sayings import Sayings
 from llmsnap.runtime.upstream import Upstream
 
 
@@ -29,6 +30,7 @@ class Runner:
         self._life: Life | None = None
         self._task: asyncio.Task[Outcome] | None = None
         self._rest = RestView()
+        self._said = Sayings(plan.model)
         self._blame: LlmsnapError | None = None
         """Why the task was cancelled, when not by an order to stop."""
 
@@ -84,7 +86,7 @@ class Runner:
         """Begin generation number `generation`, or go on with it where an earlier proxy ended."""
         assert self._task is None, f"{self.plan.model}: two generations at once"
         self._blame = None
-        self._life = Life(self.plan, generation, self._tools, self._chooser, heirloom)
+        self._life = Life(self.plan, generation, self._tools, self._chooser, heirloom, self._said)
         name = f"{self.plan.model}#{generation}"
         self._task = self._tools.background.spawn(self._life.run(), name=name)
         self._task.add_done_callback(partial(self._ended, generation))

@@ -115,7 +115,7 @@ class Story:
         is_news = isinstance(event, _NEWS) and event.model == model
         error = event.error if isinstance(event, _NEWS) and is_news else None
         logger.log(
-            logging.WARNING if error else logging.INFO,
+            logging.WARNING if error else logging.DEBUG,
             "model %s: %s -> %s after %.2f s%s: %s",
             model,
             before,

@@ -76,3 +76,21 @@ def allowed(mode: Mode) -> tuple[str, ...]:
             return ("endpoints",)
         case "cuda" | "pageout":
             return (mode,)
+
+
+class Never:
+    """Finds that a model isn't to sleep."""
+
+    async def prepare(self) -> None:
+        """Do nothing."""
+
+    async def choose(self, target: Target) -> Choice:
+        """Return no driver."""
+        return Choice(None)
+
+    async def take_over(self, driver: str, target: Target, memo: Memo) -> Choice:
+        """Return no driver."""
+        return Choice(None)
+
+
+NEVER: Final = Never()

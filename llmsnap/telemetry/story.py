@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from llmsnap.config.quantities import seconds_text
+from llmsnap.config.quantities import seconds_text, size_text
 from llmsnap.telemetry.record import MoveKind, MoveRecord, RequestRecord, phases_spent
 
 _LEAST_S: Final = 0.01
@@ -108,6 +108,52 @@ def _failure(record: RequestRecord) -> str:
 def tell_phases(move: MoveRecord) -> str:
     """Return the phases of a swap in a few words: `evict 0.9 s, wake 3.0 s`."""
     return ", ".join(f"{name} {seconds_text(s)}" for name, s in phases_spent(move.phases).items())
+
+
+def tell_move(move: MoveRecord) -> str:
+    """Return in a line how a model came or went: how long each part took, for whom, and why."""
+    if not move.is_swap:
+        return _down(move)
+    waits = phases_spent(move.phases) or {move.kind: move.duration_s}
+    words = {
+        "queue": "in the queue",
+        "drain": f"for {_victims(move)} to finish",
+        "evict": f"to {_ways_out(move)}",
+        "wake": f"to wake{_by(move)}",
+        "start": "to start",
+    }
+    told = [
+        f"{seconds_text(seconds)} {words[phase]}"
+        for phase, seconds in waits.items()
+        if seconds >= _LEAST_S or phase == move.kind or (phase == "evict" and move.departures)
+    ]
+    verb = _VERBS[move.kind] if move.result == "ok" else f"{move.kind} {move.result}"
+    total = seconds_text(sum(waits.values()))
+    if len(told) == 1:
+        return f"{verb} in {total}{_by(move)} ({move.cause})"
+    return f"{verb} after {total}: {', '.join(told)} ({move.cause})"
+
+
+_VERBS: Final[dict[MoveKind, str]] = {
+    "start": "started",
+    "wake": "woken",
+    "sleep": "put to sleep",
+    "page_out": "paged out",
+    "stop": "stopped",
+}
+
+
+def _down(move: MoveRecord) -> str:
+    moved = ", ".join(f"{size_text(n)} to {place}" for place, n in move.moved_bytes.items() if n)
+    verb = _VERBS[move.kind] if move.result == "ok" else f"{move.kind} {move.result}"
+    parts = [f"{verb} in {seconds_text(move.duration_s)}{_by(move)} ({move.cause})", moved]
+    if move.paused:
+        parts.append(f"{counted(move.paused, 'answer')} paused")
+    return ", ".join(part for part in parts if part)
+
+
+def _by(move: MoveRecord) -> str:
+    return f" by {move.driver}" if move.driver else ""
 
 
 def counted(number: int, what: str) -> str:

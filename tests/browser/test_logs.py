@@ -130,7 +130,7 @@ async def test_which_log_is_chosen(opened: Open, tmp_path: Path) -> None:
             await proxy.post("/api/models/load/a")
             choice = page.get_by_label("Which log")
             await choice.select_option("proxy")
-            await expect(page.locator(".window")).to_contain_text("model a: starting -> ready")
+            await expect(page.locator(".window")).to_contain_text("model a: started in ")
             await choice.select_option("model:a")
             await expect(page.locator(".row", has_text=f"line {LINES - 1} of")).to_be_visible()
             assert page.url.endswith("#logs/a")

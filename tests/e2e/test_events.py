@@ -111,7 +111,7 @@ async def test_what_happens_is_told(tmp_path: Path) -> None:
     assert begun[0]["req_headers"]["Authorization"] == "[REDACTED]"
     assert listener.of("activity") == [{"id": 1}]
     told = "".join(data["data"] for data in listener.of("logData") if data["source"] == "proxy")
-    assert told.count("model a: starting -> ready") == 1
+    assert told.count("model a: started in ") == 1
     assert not any("secret" in json.dumps(data) for _, data in listener.told)
 
 

@@ -137,7 +137,7 @@ async def test_an_answer_that_was_paused_goes_on_to_the_last_byte(
         paused = (await proxy.models())["a"]
         assert not reading.done()
         await reading
-        await eventually(lambda: "model a: ready -> sleeping" in proxy.log)
+        await eventually(lambda: "to put a to sleep" in proxy.log)
 
     assert paused["state"] in ("asleep", "waking", "ready")
     assert paused["in_flight"] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from llmsnap.core.cause import ASKED, Cause, Why
@@ -229,6 +231,38 @@ async def test_who_is_back_has_made_room_for_nobody(stage: Stage) -> None:
     stage.reports(4, Trigger.READY)
 
     assert stage.moves[-1].departures == ()
+
+
+async def test_each_swap_is_one_line_in_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names who made room, and why; those who go for another reason have a line of their own."""
+    caplog.set_level(logging.INFO)
+    lease = stage.holder("a")
+    stage.follow(1, RequestArrived(1, "a"), Sleep("b", 1, Cause(Why.ROOM, "a")))
+    stage.follow(2, ModelChanged("b", 1, Trigger.SLEPT), Start("a", 1, REQUESTED))
+    lease.grant(UPSTREAM, Phases(evict_s=1, start_s=3))
+    stage.reports(5, Trigger.READY, Admit(lease.ticket))
+    stage.follow(305, Tick(), Stop("a", 1, Cause(Why.TTL, idle_s=300)))
+    stage.reports(307, Trigger.EXITED)
+
+    assert caplog.messages == [
+        "model a: started after 4.0 s: 1.0 s to put b to sleep, 3.0 s to start (requested)",
+        "model a: stopped in 2.0 s (ttl 300 s)",
+    ]
+
+
+async def test_who_made_room_for_nobody_has_a_line(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No other line will tell of it; what is refused is told where it is."""
+    caplog.set_level(logging.INFO)
+    stage.follow(1, RequestArrived(1, "b"), Sleep("a", 1, Cause(Why.ROOM, "b")))
+    stage.reports(2, Trigger.SLEPT)
+    stage.follow(3, Tick(), Wake("a", 1, REQUESTED))
+    stage.reports(4, Trigger.SLEPT)
+
+    assert caplog.messages == ["model a: put to sleep in 1.0 s by fake (evicted by b)"]
 
 
 async def test_a_real_swap(rig: Rig) -> None:

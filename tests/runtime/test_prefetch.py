@@ -160,7 +160,7 @@ async def test_the_file_is_in_the_page_cache_afterwards(
     cold: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All of it; one line says how much came from the disk, and one of nothing isn't written."""
-    caplog.set_level(logging.INFO, "llmsnap")
+    caplog.set_level(logging.DEBUG, "llmsnap")
     for _ in range(2):
         reads = prefetch(cold)
         reads.begin()

@@ -782,6 +782,7 @@ async def test_what_comes_back_quicker_by_a_start_stays_up(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever wants its room has it stopped then; why is told and shown, afterwards, too."""
+    caplog.set_level(logging.INFO)
     rig.context = Context(tokens=200, tokens_per_s=100.0)
     driver = Driver()
     driver.predicted_s = 60.0
@@ -849,16 +850,20 @@ async def test_what_comes_back_quicker_by_a_start_is_not_paged_out(rig: Rig) -> 
 async def test_why_it_cannot_sleep_is_told_and_shown(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, in one line."""
-    caplog.set_level(logging.INFO)
+    """Once, in one line, though each process is looked at; whatever else is found is news."""
+    caplog.set_level(logging.INFO, "llmsnap.runtime.sayings")
     driver = Driver()
-    driver.verdict = Unsupported("there is no swap")
     runner = rig.runner(plan(), driver=driver)
-    runner.start(1)
-    await rig.reported(Trigger.READY)
-    await eventually(lambda: rig.abilities == [AbilityChanged("a", False, False)])
-    assert runner.rest == RestView(refusals={"fake": "there is no swap"})
-    assert "model a: stops to make room (fake: there is no swap)" in caplog.messages
+    for generation, reason in enumerate(("no swap for 5 MiB", "no swap for 6 MiB", "no cgroup"), 1):
+        driver.verdict = Unsupported(reason)
+        runner.start(generation)
+        await eventually(lambda: rig.abilities == [AbilityChanged("a", False, False)])
+        assert runner.rest == RestView(refusals={"fake": reason})
+        rig.abilities.clear()
+        runner.stop()
+        await eventually(lambda: not runner.alive)
+    told = "model a: can't sleep, so it is stopped instead (fake: "
+    assert caplog.messages == [f"{told}no swap for 5 MiB)", f"{told}no cgroup)"]
 
 
 async def test_a_place_elsewhere_is_believed(rig: Rig, tmp_path: Path) -> None:

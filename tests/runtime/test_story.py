@@ -42,7 +42,7 @@ def steps(
 
 def test_an_end_that_nobody_ordered(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     """It is told when it begins, with its reason; later and earlier words of it are no steps."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     going = ModelGoing("a", 1, UpstreamLost("a was killed"))
     assert steps(story, RequestArrived(1, "a"), [Start("a", 1)]) == [("a", "stopped", "starting")]
     assert steps(story, going) == []
@@ -54,7 +54,7 @@ def test_an_end_that_nobody_ordered(story: Story, caplog: pytest.LogCaptureFixtu
 
 def test_only_its_own_process_is_named(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     """What happens to others because of it has nothing to do with that pid."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     steps(story, RequestArrived(1, "a"), [Start("a", 1)])
     steps(story, ModelChanged("a", 1, Trigger.EXITED), [Start("b", 1)], 42)
     assert ", pid 42: " in caplog.records[-2].message
@@ -63,7 +63,7 @@ def test_only_its_own_process_is_named(story: Story, caplog: pytest.LogCaptureFi
 
 def test_a_life_step_by_step(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     """One transition and one log line each, with state, pid, seconds and reason."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     started = story.follow(RequestArrived(1, "a"), [Start("a", 1)], None)
     assert started == [Transition("a", State.STOPPED, State.STARTING)]
     steps(story, ModelChanged("a", 1, Trigger.READY), [Admit(1)], 42)
@@ -127,7 +127,7 @@ def test_why_a_model_is_stopped(
     story: Story, event: Event, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The event that led to it."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     steps(story, RequestArrived(1, "a"), [Start("a", 1)])
     steps(story, event, [Stop("a", 1)])
     assert caplog.records[-1].message.endswith(f": {reason}")

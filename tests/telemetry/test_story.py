@@ -8,8 +8,8 @@ import pytest
 
 from llmsnap.core.cause import Cause, Why
 from llmsnap.core.messages import Phases
-from llmsnap.telemetry.record import Departure, MoveRecord, Pauses, RequestRecord, Result
-from llmsnap.telemetry.story import tell_phases, why
+from llmsnap.telemetry.record import Departure, MoveKind, MoveRecord, Pauses, RequestRecord, Result
+from llmsnap.telemetry.story import tell_move, tell_phases, why
 from llmsnap.telemetry.tokens import Tokens
 
 BEGAN = 100.0
@@ -151,3 +151,46 @@ def test_without_a_swap_nobody_is_named() -> None:
 def test_a_swaps_phases() -> None:
     """In a few words."""
     assert tell_phases(request(Phases(evict_s=0.9, wake_s=3)).swap) == "evict 0.9 s, wake 3.0 s"  # type: ignore[arg-type]
+
+
+def way(kind: MoveKind, **more: Any) -> MoveRecord:
+    """A way of `a` up or down that took 3 s."""
+    settings: dict[str, Any] = {"cause": Cause(Why.REQUESTED), "began_at": 0, "ended_at": 3} | more
+    return MoveRecord(model="a", kind=kind, generation=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("move", "said"),
+    [
+        (way("start"), "started in 3.0 s (requested)"),
+        (way("wake", driver="cuda"), "woken in 3.0 s by cuda (requested)"),
+        (
+            way(
+                "wake",
+                driver="cuda",
+                phases=Phases(queue_s=5, drain_s=0.2, evict_s=0.001, wake_s=3),
+                departures=(Departure("b", "stop"),),
+            ),
+            "woken after 8.2 s: 5.0 s in the queue, 0.2 s for b to finish, 1 ms to stop b, "
+            "3.0 s to wake by cuda (requested)",
+        ),
+        (way("start", result="failed"), "start failed in 3.0 s (requested)"),
+        (
+            way(
+                "sleep",
+                driver="pageout",
+                cause=Cause(Why.IDLE, idle_s=300),
+                moved_bytes={"swap": 2**30, "ram": 0},
+                paused=2,
+            ),
+            "put to sleep in 3.0 s by pageout (idle 300 s), 1 GiB to swap, 2 answers paused",
+        ),
+        (
+            way("stop", result="cancelled", cause=Cause(Why.SHUTDOWN)),
+            "stop cancelled in 3.0 s (shutdown)",
+        ),
+    ],
+)
+def test_a_move_in_a_line(move: MoveRecord, said: str) -> None:
+    """How long, by what, for whom and why."""
+    assert tell_move(move) == said
