@@ -15,6 +15,8 @@ from llmsnap.web.head import Head, client_ip
 _UNLOGGED: Final = "/wol-health"
 _POLLED: Final = ("/api/", "/ui/")
 """What the page and those like it look at again and again."""
+_LONGEST: Final = 1000
+"""Characters of what a client sent; a head may have 64 KiB, and the log is kept to 100 KiB."""
 
 
 class AccessLog(AbstractAccessLogger):
@@ -47,15 +49,21 @@ class AccessLog(AbstractAccessLogger):
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._hand_on)
         version = request.version
+        agent = request.headers.get("User-Agent", "")
         self._lines.append(
-            f'Request {client_ip(request)} "{request.method} {request.raw_path} '
+            f'Request {_clipped(client_ip(request))} "{request.method} '
+            f"{_clipped(request.raw_path)} "
             f'HTTP/{version.major}.{version.minor}" {status} {size} '
-            f'"{request.headers.get("User-Agent", "")}" {took_s * 1000:.1f}ms'
+            f'"{_clipped(agent)}" {took_s * 1000:.1f}ms'
         )
 
     def _hand_on(self) -> None:
         lines, self._lines = self._lines, []
         self._write(lines)
+
+
+def _clipped(sent: str) -> str:
+    return sent if len(sent) <= _LONGEST else f"{sent[:_LONGEST]}…"
 
 
 def is_poll(request: Head, status: int) -> bool:

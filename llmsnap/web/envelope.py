@@ -30,6 +30,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SRC: Final = "llmsnap"
 ANTHROPIC_PATHS: Final = ("/v1/messages", "/v/messages")
+LONGEST_MESSAGE: Final = 4000
+"""Characters; messages quote what clients sent, which may be a name of megabytes."""
 
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
@@ -58,7 +60,7 @@ def error_body(error: LlmsnapError, path: str = "") -> dict[str, Any]:
     body: dict[str, Any] = {
         "src": SRC,
         "error": {
-            "message": error.message,
+            "message": _told(error),
             "type": error.type,
             "param": None,
             "code": error.code,
@@ -69,6 +71,11 @@ def error_body(error: LlmsnapError, path: str = "") -> dict[str, Any]:
         body["type"] = "error"
         body["error"]["type"] = _ANTHROPIC_TYPES.get(error.status, fallback)
     return body
+
+
+def _told(error: LlmsnapError) -> str:
+    message = error.message
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def _rendered(error: LlmsnapError, accept: str, path: str) -> tuple[bytes, str]:
     # JSON wins where it is named at all: axios accepts `application/json, text/plain, */*`.
     wants_json = "application/json" in accept or isinstance(error, ConcurrencyLimited)
     if not wants_json and "text/plain" in accept:
-        return f"{SRC}: {error.message}\n".encode(), "text/plain; charset=utf-8"
+        return f"{SRC}: {_told(error)}\n".encode(), "text/plain; charset=utf-8"
     if not wants_json and "text/html" in accept:
         return _page(error).encode(), "text/html; charset=utf-8"
     return msgspec.json.encode(error_body(error, path)), "application/json"
@@ -117,7 +124,7 @@ def _page(error: LlmsnapError) -> str:
     title = f"{error.status} {error.code.replace('_', ' ')}"
     return (
         f"<!doctype html><meta charset=utf-8><title>{title}</title>"
-        f"<h1>{title}</h1><p>{SRC}: {html.escape(error.message)}</p>\n"
+        f"<h1>{title}</h1><p>{SRC}: {html.escape(_told(error))}</p>\n"
     )
 
 

@@ -126,8 +126,7 @@ def check_codings(request: web.Request) -> None:
     codings = ", ".join(request.headers.getall("Transfer-Encoding", ()))
     if codings and codings.strip().lower() != "chunked":
         raise CodingNotImplemented(
-            f"transfer coding {codings!r} isn't understood; send the body plainly or `chunked` "
-            "(Content-Encoding passes through to the model)"
+            f"transfer coding {codings!r} isn't understood; send the body plainly or `chunked`"
         )
 
 

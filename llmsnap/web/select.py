@@ -68,7 +68,8 @@ async def wanted(request: Head, body: HeldBody) -> Wanted:
         query = request.query
         return Wanted(_given(query.get("model", "")), query.get("stream") == "true")
     content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
-    if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
+    encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
+    if encoding and encoding.lower() != "identity":
         raise BadRequest(f"the body is encoded as {encoding!r}; send it as it is")
     if "json" in content_type.lower():
         return in_json(body.at_hand or await body.whole())

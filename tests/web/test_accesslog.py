@@ -70,3 +70,14 @@ async def test_what_isnt_http_is_a_line_too() -> None:
         await site.exchange(b"\x00\x01\r\n\r\n")
 
     assert lines[0].startswith('Request 127.0.0.1 "UNKNOWN / HTTP/1.0" 400 ')
+
+
+async def test_a_line_stays_short_whatever_the_client_sends() -> None:
+    """Else one request with a head of 60 KB would push half of the log out of memory."""
+    headers = {"User-Agent": "u" * 9000, "X-Forwarded-For": "f" * 9000}
+    (line,) = await logged(f"/running?{'q' * 9000}", headers=headers)
+
+    assert len(line) < 4000
+    assert "uuu…" in line
+    assert "fff…" in line
+    assert "qqq…" in line

@@ -236,3 +236,14 @@ async def test_a_client_that_left_is_no_error_of_ours(caplog: pytest.LogCaptureF
             await site.ask("/x", method="POST")
 
     assert not [record for record in caplog.records if record.name.startswith("llmsnap.web")]
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/plain", "text/html"])
+async def test_a_message_stays_short_whatever_it_quotes(accept: str) -> None:
+    """A model's name may be as long as a body; the answer doesn't send it all back."""
+    error = ModelNotFound(f"no model is called {'m' * 1_000_000!r}")
+    async with app_with(raising(error)) as site:
+        answer = await site.ask("/x", method="POST", headers={"Accept": accept})
+
+    assert len(answer.text) < 5000
+    assert "mmm…" in answer.text

@@ -127,6 +127,11 @@ async def test_an_encoded_body_is_refused() -> None:
         await asked(b"\x1f\x8b", **{"Content-Encoding": "gzip"})
 
 
+async def test_identity_is_no_encoding() -> None:
+    """Some clients say it of all that they send."""
+    assert (await asked(b'{"model":"a"}', **{"Content-Encoding": "identity"})).model == "a"
+
+
 @pytest.mark.parametrize(
     ("given", "meant"), [("", None), ("helper", True), ("Main", False), ("HELPER", True)]
 )
