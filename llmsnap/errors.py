@@ -178,6 +178,12 @@ class PortTaken(StartFailed):
     retry_after_s = 10.0
 
 
+class UpstreamRefused(BadGateway):
+    """Nothing listens where the model's server should."""
+
+    retry_after_s = 1.0
+
+
 class UpstreamLost(BadGateway):
     """The model's process or connection went away while it held the request."""
 

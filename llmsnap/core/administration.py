@@ -8,7 +8,7 @@ from typing import Final
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
-from llmsnap.core.cause import ASKED, RECONFIGURED, Cause, Why
+from llmsnap.core.cause import ASKED, DEAF, RECONFIGURED, Cause, Why
 from llmsnap.core.dispatch import may_load_now
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import (
@@ -50,7 +50,13 @@ def end_unloads(board: Board) -> None:
     for slot in list(board.unloading):
         assert slot.unload_at is not None
         if not slot.serving or board.due(slot.unload_at):
-            board.end(slot, reasons.unloaded, ASKED if slot.unload_at < inf else RECONFIGURED)
+            board.end(slot, reasons.unloaded, _why_unloaded(slot))
+
+
+def _why_unloaded(slot: Slot) -> Cause:
+    if slot.unload_at is not None and slot.unload_at < inf:
+        return ASKED
+    return DEAF if slot.is_deaf else RECONFIGURED
 
 
 def sleep(board: Board, event: SleepRequested) -> None:

@@ -33,6 +33,8 @@ class Why(StrEnum):
     """It was learned to need more than it can ever get."""
     RECONFIGURED = "reconfigured"
     """The configuration has another process for it, or none."""
+    DEAF = "deaf"
+    """Its server takes no connections any more."""
     RELEASED = "released"
     """An administrator wants all memory for something else."""
     CROWDED = "crowded"
@@ -63,6 +65,8 @@ class Cause:
                 return "it couldn't be woken, time and again"
             case Why.RECONFIGURED:
                 return "the configuration has changed"
+            case Why.DEAF:
+                return "its server takes no connections any more"
             case Why.CROWDED:
                 return "it was left behind, and there is no room for it beside the others"
             case _:
@@ -71,4 +75,5 @@ class Cause:
 
 ASKED = Cause(Why.ASKED)
 RECONFIGURED = Cause(Why.RECONFIGURED)
+DEAF = Cause(Why.DEAF)
 RELEASED = Cause(Why.RELEASED)

@@ -133,6 +133,16 @@ class ModelGoing(Struct, frozen=True):
     error: LlmsnapError
 
 
+class ModelDeaf(Struct, frozen=True):
+    """The server of an awake model takes no connections any more, though its process lives.
+
+    It is replaced once its answers have ended.
+    """
+
+    model: str
+    generation: int
+
+
 class NeedChanged(Struct, frozen=True):
     """The bytes that `model` needs a device were learned anew."""
 
@@ -262,6 +272,7 @@ Event = (
     | RequestFinished
     | ModelChanged
     | ModelGoing
+    | ModelDeaf
     | NeedChanged
     | NeedEstimated
     | ForeignChanged

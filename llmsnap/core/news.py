@@ -15,6 +15,7 @@ from llmsnap.core.messages import (
     ForeignChanged,
     LackChanged,
     ModelChanged,
+    ModelDeaf,
     ModelGoing,
     NeedChanged,
     NeedEstimated,
@@ -68,6 +69,16 @@ def model_going(board: Board, event: ModelGoing) -> None:
     board.end(slot, lambda _: event.error, None)
     slot.error = event.error
     _crashed(board, slot)
+
+
+def model_deaf(board: Board, event: ModelDeaf) -> None:
+    """Close an awake model that nobody reaches: its answers end, then its process (R4)."""
+    slot = board.slots.get(event.model)
+    if slot is None or event.generation != slot.generation or slot.state is not State.READY:
+        return
+    if slot not in board.unloading:
+        slot.unload_at, slot.is_deaf = inf, True
+        board.unloading.append(slot)
 
 
 def memory_changed(board: Board, event: NeedChanged | NeedEstimated | ForeignChanged) -> None:
@@ -186,7 +197,7 @@ def _exited(board: Board, slot: Slot, event: ModelChanged) -> None:
     before = slot.state
     slot.exit_code = event.exit_code
     slot.move(Trigger.EXITED)
-    slot.unload_at = None
+    slot.unload_at, slot.is_deaf = None, False
     slot.timeline.enter(Phase.QUEUE, board.now)
     if slot in board.unloading:
         board.unloading.remove(slot)

@@ -47,6 +47,7 @@ from llmsnap.core.messages import (
     KeepRequested,
     LackChanged,
     ModelChanged,
+    ModelDeaf,
     ModelGoing,
     ModelSpec,
     ModelView,
@@ -166,6 +167,8 @@ class Scheduler:
                 news.model_changed(board, event)
             case ModelGoing():
                 news.model_going(board, event)
+            case ModelDeaf():
+                news.model_deaf(board, event)
             case NeedChanged() | NeedEstimated() | ForeignChanged():
                 news.memory_changed(board, event)
             case AbilityChanged():

@@ -92,6 +92,8 @@ class Slot:
     asked_to_sleep: bool = False
     kept_s: float | None = None
     """How long a client wants it kept after its last use; None: it goes by its settings."""
+    is_deaf: bool = False
+    """Whether its process takes no connections any more, and is on its way out for that."""
     is_outdated: bool = False
     """Whether its process isn't the one that the configuration has for it now."""
     is_removed: bool = False

@@ -28,6 +28,8 @@ class Lends(Protocol):
 
     def stalled(self, model: str, generation: int) -> None: ...
 
+    def deaf(self, model: str, generation: int) -> None: ...
+
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
 
 
@@ -80,6 +82,11 @@ class Network:
         """Pass the word on; a peer's processes are its own affair."""
         if model not in self._upstreams:
             self._local.stalled(model, generation)
+
+    def deaf(self, model: str, generation: int) -> None:
+        """Pass the word on, likewise."""
+        if model not in self._upstreams:
+            self._local.deaf(model, generation)
 
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]:
         """Watch the models of this machine."""

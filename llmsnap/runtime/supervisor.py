@@ -14,6 +14,7 @@ from llmsnap.core.messages import (
     Event,
     Found,
     KeepRequested,
+    ModelDeaf,
     ModelView,
     Reconfigured,
     ShutdownRequested,
@@ -115,6 +116,13 @@ class Supervisor:
             error = UpstreamLost(f"model {model!r} {text}")
             logger.warning("%s (generation %d)", error, generation)
             self._runners[model].fail(error)
+
+    def deaf(self, model: str, generation: int) -> None:
+        """Replace a process that lives and takes no connections, once its answers have ended."""
+        view = self.view(model)
+        if view.generation == generation and view.state is State.READY and not view.unloading:
+            logger.warning("model %s: takes no connections any more; it is replaced", model)
+            self.post(ModelDeaf(model, generation))
 
     def distrust(self, model: str, generation: int, error: LlmsnapError) -> None:
         """End a process whose answers can't be trusted; its model starts anew when next wanted."""

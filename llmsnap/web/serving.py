@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from llmsnap.config.schema import ModelConfig
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
-from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError
+from llmsnap.errors import BadGateway, Conflict, GatewayTimeout, LlmsnapError, UpstreamRefused
 from llmsnap.runtime.lease import Lease
 from llmsnap.runtime.tasks import Background
 from llmsnap.runtime.upstream import Upstream
@@ -44,6 +44,8 @@ class Lender(Protocol):
     def view(self, model: str) -> ModelView: ...
 
     def stalled(self, model: str, generation: int) -> None: ...
+
+    def deaf(self, model: str, generation: int) -> None: ...
 
     def watch(self, callback: Callable[[ModelView, State], None]) -> Callable[[], None]: ...
 
@@ -183,7 +185,9 @@ class Serving:
             try:
                 await self._courier.ask(self._order, self._reply, lease.upstream)
             except BadGateway as lost:
-                raise await _cause(lease, lost) from None
+                cause = await _cause(lease, lost)
+                self._tell_if_deaf(cause, lease.upstream)
+                raise cause from None
             if self._reply.switched is not None:
                 await self._switch(lease)
 
@@ -243,6 +247,11 @@ class Serving:
         if config.stall_timeout_s:
             stalled = partial(self._stalled, upstream.generation, config.stall_timeout_s)
             self._reply.limit_silence(config.stall_timeout_s, stalled)
+
+    def _tell_if_deaf(self, cause: LlmsnapError, upstream: Upstream) -> None:
+        """Have a process replaced that lives and doesn't listen, unless it never said it would."""
+        if isinstance(cause, UpstreamRefused) and self._route.config.check_endpoint != "none":
+            self._lender.deaf(upstream.model, upstream.generation)
 
     def _late(self, limit_s: float) -> LlmsnapError:
         return GatewayTimeout(

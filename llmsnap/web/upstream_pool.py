@@ -13,7 +13,7 @@ from typing import Any, Final
 from llmsnap.config.sections import Timeouts
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import ModelView
-from llmsnap.errors import BadGateway, GatewayTimeout
+from llmsnap.errors import BadGateway, GatewayTimeout, UpstreamRefused
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.web.upstream import UpstreamConnection
 
@@ -80,7 +80,7 @@ class Pool:
         self._idle.clear()
 
     async def connect(self) -> UpstreamConnection:
-        """Open a connection. Raises BadGateway and GatewayTimeout."""
+        """Open a connection. Raises UpstreamRefused, BadGateway and GatewayTimeout."""
         refusal: OSError | None = None
         for host in self._hosts:
             try:
@@ -98,7 +98,10 @@ class Pool:
             else:
                 self._hosts = (host,)
                 return connection
-        raise BadGateway(f"{self._name()} can't be reached: {refusal}", retry_after_s=1.0)
+        text = f"{self._name()} can't be reached: {refusal}"
+        if isinstance(refusal, ConnectionRefusedError):
+            raise UpstreamRefused(text)
+        raise BadGateway(text, retry_after_s=1.0)
 
     async def _open(self, host: str) -> UpstreamConnection:
         upstream, timeouts = self.upstream, self._timeouts

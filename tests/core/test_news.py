@@ -9,6 +9,7 @@ from llmsnap.core.messages import (
     AbilityChanged,
     Event,
     ModelChanged,
+    ModelDeaf,
     ModelGoing,
     ModelSpec,
     NeedChanged,
@@ -116,6 +117,30 @@ def test_r04_nothing_is_sent_to_a_process_that_is_going() -> None:
     assert play.scheduler.view("a").state is State.STOPPING
     assert play.at(4, exited("a")) == ["start a"]
     assert play.at(5, ModelGoing("a", 1, error)) == []
+
+
+def test_r04_a_process_that_takes_no_connections_is_replaced() -> None:
+    """Its answers end first; who comes meanwhile waits for the next one."""
+    play = Play(model("a"))
+    play.at(0, arrive(1, "a"))
+    play.at(1, ready("a"))
+    assert play.at(2, ModelDeaf("a", 1)) == []
+    assert play.at(3, arrive(2, "a")) == []
+    assert play.at(4, done(1)) == ["stop a"]
+    assert play.at(5, exited("a")) == ["start a"]
+    assert play.at(6, ready("a", 2)) == ["admit 2"]
+    assert play.at(7, ModelDeaf("a", 1)) == []
+    assert play.at(8, arrive(3, "a")) == ["admit 3"]
+
+
+def test_r04_a_deaf_process_that_is_idle_ends_at_once() -> None:
+    """And isn't deaf any more once it is gone."""
+    play = Play(model("a"))
+    play.up("a")
+    assert play.at(1, ModelDeaf("a", 1)) == ["stop a"]
+    play.at(2, exited("a"))
+    assert play.at(3, arrive(1, "a")) == ["start a"]
+    assert play.at(4, ready("a", 2)) == ["admit 1"]
 
 
 def test_r04_a_failed_sleep_ends_the_process_and_nothing_else() -> None:

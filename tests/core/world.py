@@ -35,6 +35,7 @@ from llmsnap.core.messages import (
     KeepRequested,
     LackChanged,
     ModelChanged,
+    ModelDeaf,
     ModelGoing,
     ModelSpec,
     NeedChanged,
@@ -452,8 +453,12 @@ class World:
         process = self.processes.get(model)
         if process is None or process.generation != generation:
             return
-        if process.state == "ready" and self.rng.random() < 0.5:
+        way = self.rng.random()
+        if process.state == "ready" and way < 0.5:
             self.go(model, process)
+        elif process.state == "ready" and way < 0.75:
+            self.unloading.add(model)
+            self.feed(ModelDeaf(model, generation))
         elif process.state in ("ready", "asleep"):
             self.died(model, generation)
 

@@ -833,6 +833,17 @@ async def test_u107_the_clients_key_stops_at_the_proxy(fake: FakeModels, tmp_pat
             assert "key-one" not in json.dumps(received)
 
 
+async def test_a_server_that_stops_listening_is_replaced(fake: FakeModels, tmp_path: Path) -> None:
+    """Its process lives, so nobody else would ever end it; the next request is served."""
+    fake.add("a", "--deaf-after 1")
+    async with running_proxy(fake.yaml, tmp_path) as proxy:
+        first = (await proxy.chat("a"))["seen"]["pid"]
+        status, answer = await proxy.post("/v1/chat/completions", {"model": "a"})
+        assert (status, "can't be reached" in str(answer)) == (502, True)
+        assert (await proxy.chat("a"))["seen"]["pid"] != first
+        assert "takes no connections any more" in proxy.log
+
+
 async def test_u107_a_servers_own_key_is_the_proxys_to_send(
     models: dict[str, Path], tmp_path: Path
 ) -> None:

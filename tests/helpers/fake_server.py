@@ -74,6 +74,8 @@ class FakeServer:
         self._journal = journal
         self._began = time.monotonic()
         self._busy = 0
+        self._answered = 0
+        self.listener: asyncio.Server | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends."""
@@ -109,6 +111,10 @@ class FakeServer:
             else:
                 await self._whole(seen, writer)
             self._journal.add("answered", path=seen.path)
+            self._answered += 1
+            if self._answered == self._options.deaf_after and self.listener is not None:
+                self.listener.close()
+                return False
         finally:
             self._busy -= 1
             watch.cancel()
@@ -279,6 +285,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hang-after", type=int, default=-1, help="go silent before that chunk")
     parser.add_argument("--hang", action="store_true", help="accept and never answer")
     parser.add_argument("--deaf-when-busy", action="store_true", help="no /health meanwhile")
+    parser.add_argument("--deaf-after", type=int, help="stop listening after that many answers")
     parser.add_argument("--status", type=int, default=200)
     parser.add_argument("--gzip", action="store_true")
     parser.add_argument("--acao", action="store_true", help="send Access-Control-Allow-Origin")
@@ -302,7 +309,7 @@ async def _run(options: argparse.Namespace, journal: Journal) -> None:
         loop.call_later(options.die_at, os._exit, 7)
     listener = socket.create_server((options.host, options.port), backlog=1024)
     server = FakeServer(options, journal)
-    await asyncio.start_server(server.serve, sock=listener, limit=2**20)
+    server.listener = await asyncio.start_server(server.serve, sock=listener, limit=2**20)
     await ended.wait()
 
 

@@ -19,6 +19,7 @@ from llmsnap.core.messages import (
     Admit,
     Event,
     ModelChanged,
+    ModelDeaf,
     ModelView,
     Phases,
     Reject,
@@ -414,6 +415,17 @@ async def test_a_stalled_process_is_ended(stage: Stage) -> None:
     error = stage.runners["a"].orders[-1]
     assert isinstance(error, LlmsnapError)
     assert "stallTimeout" in str(error)
+
+
+async def test_a_deaf_process_is_told_of(stage: Stage) -> None:
+    """Only the generation that is, and only while it is ready."""
+    stage.start("a")
+    stage.supervisor.deaf("a", 1)
+    stage.ready("a")
+    stage.supervisor.deaf("a", 0)
+    assert not any(isinstance(event, ModelDeaf) for event in stage.scheduler.events)
+    stage.supervisor.deaf("a", 1)
+    assert stage.scheduler.events[-1] == ModelDeaf("a", 1)
 
 
 async def test_shutdown_returns_when_every_child_is_gone(stage: Stage) -> None:

@@ -31,6 +31,8 @@ class FakeLender:
         self.phases: Phases = NO_WAIT
         self.ended: list[tuple[str, int]] = []
         """Models and generations that were told to be stalled."""
+        self.deafened: list[tuple[str, int]] = []
+        """The same of those that were told to take no connections."""
         self._upstreams: dict[str, Upstream] = {}
         self._ready_at: dict[str, float] = {}
         self._watchers: list[Watcher] = []
@@ -61,6 +63,10 @@ class FakeLender:
     def stalled(self, model: str, generation: int) -> None:
         """Note it."""
         self.ended.append((model, generation))
+
+    def deaf(self, model: str, generation: int) -> None:
+        """Note it."""
+        self.deafened.append((model, generation))
 
     # ---- what tests do -------------------------------------------------------------------------
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 
+import pytest
+
+from llmsnap.config.schema import ModelConfig
+from llmsnap.errors import UpstreamLost
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.scripted import STREAM_HEAD, Line, Received, say_ok, whole
-from tests.web.stage import staged
+from tests.web.stage import CHAT, staged
 
 
 async def test_connections_are_used_again() -> None:
@@ -106,6 +110,33 @@ async def test_a_refused_connection_is_502_with_the_envelope() -> None:
 
     assert error["src"] == "llmsnap"
     assert str(port) in error["error"]["message"]
+
+
+@pytest.mark.parametrize(("check", "told"), [("/health", [("a", 1)]), ("none", [])])
+async def test_a_server_that_doesnt_listen_any_more_is_told_of(
+    check: str, told: list[tuple[str, int]]
+) -> None:
+    """Unless it never said that it would: then it may not listen yet."""
+    async with staged(model=ModelConfig(cmd="serve a", check_endpoint=check)) as stage:
+        stage.lender.put_up("a", free_port())
+        async with stage.ask() as answer:
+            assert answer.status == 502
+            assert answer.headers["Retry-After"] == "1"
+
+        assert stage.lender.deafened == told
+
+
+async def test_a_server_that_dies_is_not_told_of() -> None:
+    """What its runner says comes first."""
+    async with staged() as stage:
+        stage.lender.put_up("a", free_port())
+        asking = asyncio.ensure_future(stage.site.ask(CHAT, method="POST", data=b'{"model":"a"}'))
+        await eventually(lambda: bool(stage.lender.in_flight))
+        stage.lender.abort("a", UpstreamLost("a is gone"))
+        answer = await asking
+
+        assert (answer.status, answer.message) == (502, "a is gone")
+        assert stage.lender.deafened == []
 
 
 async def test_an_answer_may_come_before_the_whole_body_was_sent() -> None:

@@ -123,6 +123,9 @@ async def test_models_here_are_lent_as_ever() -> None:
     network.stalled("a", 1)
     network.stalled("box/m", 0)
     assert lender.ended == [("a", 1)]
+    network.deaf("a", 1)
+    network.deaf("box/m", 0)
+    assert lender.deafened == [("a", 1)]
     async with network.lease("box/m") as lease:
         assert (lease.upstream.host, lease.upstream.port, lease.upstream.tls) == ("box", 443, True)
     assert isinstance(Proxy(Config(), network), Proxy)
