@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -59,21 +58,12 @@ def _moved(answer: dict[str, Any]) -> str:
 
 def _waited(answer: dict[str, Any]) -> str:
     """Return what the wait was made of; nothing when there was none worth the name."""
-    phases = dict(_in_seconds(answer["phases"]))
+    phases = {name.removesuffix("_s"): spent for name, spent in answer["phases"].items()}
     total = phases.pop("total", sum(phases.values()))
     if total < 0.001:
         return ""
-    parts = ", ".join(f"{name} {value:.2f} s" for name, value in phases.items() if value >= 0.01)
+    parts = ", ".join(f"{name} {spent:.2f} s" for name, spent in phases.items() if spent >= 0.01)
     return f" after {total:.2f} s{f': {parts}' if parts else ''}"
-
-
-def _in_seconds(phases: dict[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the phases, which carry their unit in their name, as `start_s` or `wake_ms`."""
-    for name, value in phases.items():
-        if name.endswith("_ms"):
-            yield name.removesuffix("_ms"), value / 1000
-        else:
-            yield name.removesuffix("_s"), value
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ import click
 
 from llmsnap.cli.client import as_json, talks_to_proxy
 from llmsnap.client.proxy import Client
-from llmsnap.config.quantities import size_text
+from llmsnap.config.quantities import rough_size
 
 _COLUMNS: Final = ("id", "model", "tokens", "messages", "size", "used")
 
@@ -33,7 +34,8 @@ def list_(model: str | None, url: str, key: str, json_wanted: bool) -> None:
     from llmsnap.cli.tables import print_table
 
     print_table(_COLUMNS, [_row(entry) for entry in answer["sessions"]])
-    click.echo(f"{len(answer['sessions'])} conversations, {size_text(answer['bytes'])}")
+    count = len(answer["sessions"])
+    click.echo(f"{count} conversation{'' if count == 1 else 's'}, {rough_size(answer['bytes'])}")
     for name, reason in answer["refusals"].items():
         click.echo(f"{name}: nothing is saved: {reason}")
     if answer["fault"]:
@@ -84,6 +86,6 @@ def _row(entry: dict[str, Any]) -> list[str]:
         entry["model"],
         str(entry["tokens"]),
         str(entry["messages"]),
-        size_text(entry["bytes"]),
-        entry["used"].replace("T", " ").removesuffix("+00:00"),
+        rough_size(entry["bytes"]),
+        f"{datetime.fromisoformat(entry['used']).astimezone():%Y-%m-%d %H:%M:%S}",
     ]

@@ -30,7 +30,7 @@ class Answers:
 @pytest.fixture
 def proxy() -> Answers:
     """A model that sleeps by endpoints, and takes a second for it."""
-    phases = {"drain_ms": 0.0, "sleep_ms": 1250.0}
+    phases = {"drain_s": 0.0, "sleep_s": 1.25}
     return Answers(body={"model": "m", "state": "asleep", "driver": "endpoints", "phases": phases})
 
 
@@ -64,7 +64,7 @@ async def test_sleep_says_by_what_and_how_long(told: RunAside, proxy: Answers) -
 
 async def test_wake_says_what_the_wait_was_made_of(told: RunAside, proxy: Answers) -> None:
     """The proxy's own total counts, when it gives one."""
-    phases = {"queue_ms": 20, "evict_ms": 500, "wake_ms": 480, "total_ms": 1000}
+    phases = {"queue_s": 0.02, "evict_s": 0.5, "wake_s": 0.48, "total_s": 1.0}
     proxy.body |= {"state": "ready", "phases": phases}
 
     outcome = await told("wake", "m")
