@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -76,3 +77,25 @@ async def test_a_failure_is_said(opened: Open, tmp_path: Path) -> None:
         await window.page.get_by_label("Message", exact=True).fill("hi")
         await window.button("Send").click()
         await expect(window.page.get_by_role("alert")).to_contain_text("exit code 3")
+
+
+async def test_a_question_without_an_answer_isnt_said_again(opened: Open, tmp_path: Path) -> None:
+    """Models whose template wants both in turns would refuse all that comes after it."""
+    fake = FakeModels(tmp_path).add("good").add_command("bad", "sh -c 'exit 3' ${PORT}")
+    async with (
+        running_proxy(fake.yaml, tmp_path) as proxy,
+        opened(proxy, "playground", may_fail=True) as window,
+    ):
+        page = window.page
+        message, model = (page.get_by_label(name, exact=True) for name in ("Message", "Model"))
+        done = page.locator('.message[data-state="done"]')
+        for name, text in (("good", "one"), ("bad", "two"), ("good", "three")):
+            await model.select_option(name)
+            await message.fill(text)
+            async with page.expect_request("**/v1/chat/completions") as asked:
+                await message.press("Enter")
+            await expect(window.button("Stop")).to_be_hidden()
+        await expect(done).to_have_count(2)
+        said = json.loads((await asked.value).post_data or "")["messages"]
+        assert [one["role"] for one in said] == ["user", "assistant", "user"]
+        assert [said[0]["content"], said[2]["content"]] == ["one", "three"]

@@ -8,7 +8,7 @@ import { events } from "./sse.js";
  * `{ttft, total, cached, prompt, written, rate, timing, finish}`, with null for what nobody tells.
  * Throws what went wrong, also in the middle of the answer.
  */
-export async function chat(body, { signal, session, told, waits }) {
+export async function chat(body, { signal, session, told }) {
   const began = performance.now();
   const answer = await ask("v1/chat/completions", {
     method: "POST",
@@ -20,7 +20,6 @@ export async function chat(body, { signal, session, told, waits }) {
   for await (const { data, comment } of events(answer)) {
     if (comment) {
       if (comment.startsWith("server-timing")) measured.timing = timings(comment.slice("server-timing".length));
-      waits();
       continue;
     }
     if (data === "[DONE]") break;
@@ -44,7 +43,6 @@ class Measured {
   #first = null;
   #usage = null;
   #timings = null;
-  #pieces = 0;
   #finish = null;
 
   constructor(began, header) {
@@ -54,7 +52,6 @@ class Measured {
 
   first() {
     this.#first ??= performance.now();
-    this.#pieces += 1;
   }
 
   take({ usage, timings: spent, choices }) {

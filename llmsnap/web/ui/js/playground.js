@@ -105,7 +105,6 @@ export class PlaygroundView {
           answer.content += content;
           answer.reasoning += reasoning;
         },
-        waits: () => {},
       });
       answer.state = "done";
     } catch (error) {
@@ -120,12 +119,18 @@ export class PlaygroundView {
   }
 
   #body() {
-    const messages = this.#said.filter(({ content, state }) => content && state !== "failed").map(({ role, content }) => ({ role, content }));
+    const messages = this.#turns().map(({ role, content }) => ({ role, content }));
     if (this.#system.value.trim()) messages.unshift({ role: "system", content: this.#system.value.trim() });
     const body = { model: this.#model.value, messages };
     if (this.#temperature.value) body.temperature = Number(this.#temperature.value);
     if (this.#most.value) body.max_tokens = Number(this.#most.value);
     return body;
+  }
+
+  /** What was said so far; without questions that got no answer, as some templates want both in turns. */
+  #turns() {
+    const answers = this.#said.filter(({ role }) => role === "assistant");
+    return this.#said.filter((_, at) => answers[Math.floor(at / 2)]?.content !== "");
   }
 
   #show() {
