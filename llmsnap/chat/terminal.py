@@ -57,18 +57,18 @@ class Terminal:
         """Say something beside the conversation, dimly; only people hear it."""
         self.wipe()
         if self._is_noted:
-            self._aside(f"{_DIM}{_CONTROLS.sub('', text)}{_PLAIN}\n")
+            self._aside(f"{_DIM}{_harmless(text)}{_PLAIN}\n")
 
     def fault(self, text: str) -> None:
         """Say what went wrong."""
         self.wipe()
-        red, plain = (_RED, _PLAIN) if self._is_noted else ("", "")
-        self._aside(f"{red}llmsnap: {text}{plain}\n")
+        told = f"llmsnap: {text}"
+        self._aside(f"{_RED}{_harmless(told)}{_PLAIN}\n" if self._is_noted else f"{told}\n")
 
     def passing(self, text: str) -> None:
         """Show a note that goes when anything else comes."""
         if self._is_seen and self._is_noted:
-            self._aside(f"{_DIM}{text}{_PLAIN}")
+            self._aside(f"{_DIM}{_harmless(text)}{_PLAIN}")
             self._passing = True
 
     def wipe(self) -> None:
@@ -89,3 +89,8 @@ class Terminal:
     def _aside(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def _harmless(text: str) -> str:
+    """Return a text that may come from a model's server without the orders that it may hide."""
+    return _CONTROLS.sub("", text)

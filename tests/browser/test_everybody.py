@@ -126,6 +126,16 @@ async def test_all_is_done_with_the_keyboard(opened: Open, tmp_path: Path) -> No
         await window.shows_state("a", "stopped")
 
 
+async def test_an_address_that_is_none_shows_the_models(opened: Open, tmp_path: Path) -> None:
+    """Whatever stands behind the hash."""
+    fake = FakeModels(tmp_path).add("a")
+    async with (
+        running_proxy(fake.yaml, tmp_path) as proxy,
+        opened(proxy, "constructor") as window,
+    ):
+        await window.shows_state("a", "stopped")
+
+
 async def tab_to(page: Page, name: str) -> None:
     """Press Tab until the button called `name` has the focus."""
     for _ in range(40):

@@ -23,7 +23,7 @@ let shown = null;
 /** Show the view that the address names; what follows its name is its own. */
 function route() {
   const [name, ...rest] = location.hash.slice(1).split("/");
-  const wanted = name in views ? name : "models";
+  const wanted = Object.hasOwn(views, name) ? name : "models";
   if (shown !== wanted) {
     if (shown) views[shown].hide();
     for (const view of Object.keys(views)) root(view).hidden = view !== wanted;
