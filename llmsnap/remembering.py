@@ -27,7 +27,7 @@ from llmsnap.sessions.desk import Desk
 from llmsnap.sessions.keeper import BEFORE_STOP_S, Habits, Keeper
 from llmsnap.sessions.outcome import Outcome, Tell
 from llmsnap.sessions.slots import Slots
-from llmsnap.sessions.subject import Shared, Subject
+from llmsnap.sessions.subject import Shared, Standing, Subject
 from llmsnap.sessions.trial import Attempt, Found
 from llmsnap.sessions.vault import Limits, Vault
 from llmsnap.store.store import Store
@@ -205,6 +205,7 @@ class Remembering:
             vault=self.vault,
             tell=self._tell,
             now=_now,
+            standing=self._standing,
             restart=self._restart,
             flush=recorder.flush,
         )
@@ -238,11 +239,14 @@ class Remembering:
 
     def _is_up(self, model: str, generation: int) -> bool:
         """Whether that process is up and awake; a model that is gone isn't."""
+        return self._standing(model, generation) == "up"
+
+    def _standing(self, model: str, generation: int) -> Standing:
         views = self._supervisor.views() if self._supervisor else ()
-        return any(
-            view.model == model and view.generation == generation and view.state is State.READY
-            for view in views
-        )
+        view = next((v for v in views if (v.model, v.generation) == (model, generation)), None)
+        if view is None or view.unloading or view.state in (State.STOPPING, State.STOPPED):
+            return "leaving"
+        return "up" if view.state is State.READY else "away"
 
     def _restart(self, model: str, generation: int, error: LlmsnapError) -> None:
         assert self._supervisor is not None

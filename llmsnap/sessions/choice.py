@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.slots import Slot
 from llmsnap.sessions.turns import SLACK, Turn
+
+_ARRIVAL_S: Final = 2.0
+"""More time than a request takes from here into a slot that is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +31,19 @@ class Wish:
         return self.shared == len(self.saved.marks)
 
 
-def best_of(candidates: Iterable[Saved], chain: Chain) -> Wish | None:
+def best_of(candidates: Iterable[Saved], chain: Chain, *, whole_only: bool = False) -> Wish | None:
     """Return what has most in common with `chain`; None: nothing has.
 
-    Of several alike it is the one that its client calls the same, then the newest.
+    Of several alike it is the one that its client calls the same, then the newest. `whole_only`:
+    only what `chain` goes on from counts.
     """
     best: tuple[int, bool, float] = (0, False, 0.0)
     wish = None
     for saved in candidates:
         shared = chain.shared_with(saved.marks)
         rank = (shared, saved.session == chain.session, saved.used)
+        if whole_only and shared < len(saved.marks):
+            continue
         if shared and rank > best:
             best, share = rank, chain.lengths[shared - 1] / saved.length
             wish = Wish(saved, shared, round(saved.prompt_tokens * min(1.0, share)))
@@ -47,6 +54,18 @@ def free_slot(slots: Sequence[Slot], taken: Collection[int]) -> Slot | None:
     """Return a slot that is at rest: an empty one, else the one that was used longest ago."""
     idle = [slot for slot in slots if not slot.is_processing and slot.id not in taken]
     return min(idle, key=lambda slot: (not slot.is_empty, slot.id_task, slot.id), default=None)
+
+
+def is_arriving(turn: Turn, now: float) -> bool:
+    """Whether `turn` may not have reached its slot yet; `now` is on the monotonic clock."""
+    return turn.is_under_way and turn.record.forwarded_at > now - _ARRIVAL_S
+
+
+def are_settled(slots: Sequence[Slot], under_way: Sequence[Turn], now: float) -> bool:
+    """Whether no request is on its way that could still take any of `slots`."""
+    busy = sum(slot.is_processing for slot in slots)
+    all_there = busy >= min(len(under_way), len(slots))
+    return all_there or not any(is_arriving(turn, now) for turn in under_way)
 
 
 def unknown_slots(

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from llmsnap.errors import Conflict
+from llmsnap.errors import Conflict, LlmsnapError
 from llmsnap.sessions.catalogue import Saved
-from llmsnap.sessions.choice import Wish, free_slot, fresh_turns, may_hold, unknown_slots
+from llmsnap.sessions.choice import (
+    Wish,
+    are_settled,
+    free_slot,
+    fresh_turns,
+    is_arriving,
+    may_hold,
+    unknown_slots,
+)
 from llmsnap.sessions.identity import Identity, identity_of
+from llmsnap.sessions.line import Line, NotYet
 from llmsnap.sessions.pool import empties_idle, is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.restoring import Restorer
 from llmsnap.sessions.saving import Saver, State
-from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
+from llmsnap.sessions.slots import Late, Lost, NotSupported, Slot, SlotsFailed
 from llmsnap.sessions.subject import Process, Shared, Subject
 from llmsnap.sessions.trial import Attempt, Found, Trial, empty_slot
 from llmsnap.sessions.turns import Restore, Turn, holders, likely_tokens
@@ -25,6 +34,12 @@ logger = logging.getLogger(__name__)
 
 _ERASE_S: Final = 10.0
 """More time than a server takes to empty a slot."""
+_PATIENCE_S: Final = 600.0
+"""How long a request waits for a slot; its server would let it wait as well."""
+_LOOK_S: Final = 0.5
+"""Between two looks at slots that are all in use: not every request is known here."""
+_GLANCE_S: Final = 0.05
+"""The same while a request is on its way into one of them."""
 
 
 class Desk:
@@ -40,7 +55,7 @@ class Desk:
         self._shared = shared
         self._vault = shared.vault
         self._lock = asyncio.Lock()
-        self._is_restoring = False
+        self._line = Line()
         self._process: Process | None = None
         self._subject = Subject(argv=(), env={}, min_tokens=1)
         self._identity: Identity | None = None
@@ -89,38 +104,71 @@ class Desk:
         if self.refusal or self._vault.fault or not self._is_of(process):
             return False
         is_busy = self.is_serving
-        self._take(turn)
-        if self._is_restoring:
+        turn.number = next(self._numbers)
+        self._open[id(turn.record)] = turn
+        if not self._line.is_empty or self._is_expecting():
             return True
         seen = itertools.chain(self._ended(), reversed(self._turns))
         for place, earlier in enumerate(itertools.islice(seen, self._slot_count)):
             if turn.continues(earlier):
-                return place > 0 and not is_busy and self._empties_idle and self._has_unsaved()
-        return self._has_unsaved() or self._vault.catalogue.has(process.model)
+                is_due = place > 0 and not is_busy and self._empties_idle and self._has_unsaved()
+                break
+        else:
+            is_due = self._has_unsaved() or self._vault.catalogue.has(process.model)
+        if not is_due:
+            self._goes(turn)
+        return is_due
 
     async def make_ready(self, turn: Turn) -> int | None:
         """Put the conversation of `turn` into a slot if it is saved, and return that slot.
 
-        What would be displaced is saved first. None: there is no choice of slots. Raises
-        SlotSpoiled when the process has to be restarted.
+        What would be displaced is saved first. It waits for a slot, and for those who came before.
+        None: there is no choice of slots, or nothing to put there. Raises SlotSpoiled when the
+        process has to be restarted.
         """
-        async with self._lock:
-            self._shared.flush()
-            chain = await turn.chain()
-            if chain is None or self.refusal:
-                return None
-            state = await self._state()
-            if state is None or self.refusal:
-                return None
-            wish = await self._restorer.wish(turn, chain, state)
-            self._is_restoring = wish is not None
+        async with self._line.first(turn):
+            slot = await self._wait_for_slot(turn)
+            self._goes(turn)
+            return slot
+
+    async def _wait_for_slot(self, turn: Turn) -> int | None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not turn.is_off:
+            self._line.settle()
             try:
-                if state.is_full or self._empties_idle:
-                    least = 1 if state.is_full else self.min_tokens
-                    self.refusal = await self._saver.save_displaced(state, least_new=least)
-                return await self._restore(turn, wish, state) if wish is not None else None
-            finally:
-                self._is_restoring = False
+                async with self._lock:
+                    turn.waited_s = loop.time() - began
+                    return await self._prepare(turn)
+            except NotYet as error:
+                if turn.waited_s > _PATIENCE_S:
+                    logger.info("model %s: no slot is free for a saved conversation", self._model)
+                    break
+                await self._line.news(error.look_s)
+        return None
+
+    async def _prepare(self, turn: Turn) -> int | None:
+        """Do as `make_ready` says. Raises NotYet where that may still be done, but not now."""
+        self._shared.flush()
+        chain, who = await turn.chain(), await self._who()
+        if chain is None or self.refusal:
+            return None
+        wish = await self._restorer.wish(turn, chain, who, self._turns, self.min_tokens)
+        state = await self._state(waits=wish is not None)
+        if state is None or self.refusal:
+            return None
+        slot = self._choose(turn, wish, state)
+        if state.is_full or self._empties_idle:
+            least = 1 if state.is_full else self.min_tokens
+            self.refusal = await self._saver.save_displaced(state, least_new=least)
+        if wish is None or slot is None:
+            return None
+        return await self._restore(turn, wish, slot, state)
+
+    def give_up(self, turn: Turn, error: LlmsnapError) -> None:
+        """Take in that the process of `turn` is going: it isn't worth waiting for a slot."""
+        turn.is_off = True
+        self._line.stir()
 
     def answered(self, record: object) -> bool:
         """Take in that a request has ended; say whether it was one of this model's turns."""
@@ -129,6 +177,7 @@ class Desk:
             return False
         if turn in self._proving:
             self._proving.remove(turn)
+        self._line.stir()
         if turn.is_whole:
             self._turns = fresh_turns(self._turns, turn, self._slot_count)
             if turn.restored is not None and self._identity is not None:
@@ -210,11 +259,20 @@ class Desk:
         """Whether `process` is the one that was met last."""
         return self._process is not None and self._process.generation == process.generation
 
-    def _take(self, turn: Turn) -> None:
+    def _goes(self, turn: Turn) -> None:
+        """Take in that `turn` is on its way to the server."""
         for other in self._proving:
-            other.is_alone = False  # it may lose its slot to this one
-        turn.number = next(self._numbers)
-        self._open[id(turn.record)] = turn
+            if other is not turn:
+                other.is_alone = False  # it may lose its slot to this one
+
+    def _under_way(self) -> list[Turn]:
+        """Return the turns that the server has, or is about to get."""
+        return [turn for turn in self._open.values() if turn.is_under_way]
+
+    def _is_expecting(self) -> bool:
+        """Whether a request may not have reached the slot that was filled for it."""
+        now = asyncio.get_running_loop().time()
+        return any(is_arriving(turn, now) for turn in self._proving)
 
     def _ended(self) -> Iterator[Turn]:
         """Yield the turns that have ended, of whose tokens nobody has heard yet, latest first."""
@@ -235,8 +293,11 @@ class Desk:
             self.refusal = self._proofs.refusal_of(self._identity)
         return self._identity
 
-    async def _state(self) -> State | None:
-        """Return what its server says of itself; None: nothing."""
+    async def _state(self, *, waits: bool = False) -> State | None:
+        """Return what its server says of itself; None: nothing.
+
+        `waits`: raises NotYet where it is only too busy to say.
+        """
         process = self._process
         assert process is not None
         try:
@@ -246,6 +307,8 @@ class Desk:
             logger.warning("model %s: conversations aren't saved: %s", process.model, self.refusal)
             return None
         except SlotsFailed as error:
+            if waits and isinstance(error, Late) and self._under_way():
+                raise NotYet(_LOOK_S) from None
             logger.warning("model %s: its conversations can't be seen: %s", process.model, error)
             return None
         self._slot_count = max(1, len(slots))
@@ -254,39 +317,57 @@ class Desk:
             self._inherited = {slot.id: slot.id_task for slot in slots if slot.id_task >= 0}
         return State(await self._who(), process, slots, self._turns, self.min_tokens)
 
-    async def _restore(self, turn: Turn, wish: Wish, state: State) -> int | None:
-        process, saved = self._process, wish.saved
-        assert process is not None
-        unknown = self._unknown(state)
-        if any(may_hold(slot, saved) for slot in unknown):
-            return None  # it may be there already, and further on than the file
-        taken = {open_.restored.slot for open_ in self._proving if open_.restored}
-        taken.update(slot.id for slot in unknown)
-        slot = free_slot(state.slots, taken)
-        if slot is None or not await self._restorer.is_fit(saved, slot, state):
+    def _choose(self, turn: Turn, wish: Wish | None, state: State) -> Slot | None:
+        """Return the slot for what `turn` wishes; None: it had better go without.
+
+        Raises NotYet where all are in use, or another request might still come into that slot.
+        """
+        if wish is None and not self._is_expecting():
             return None
-        if not await self._make_way(turn, state, slot, saved, taken):
+        under_way = self._under_way()
+        if not are_settled(state.slots, under_way, asyncio.get_running_loop().time()):
+            raise NotYet(_GLANCE_S)
+        unknown = self._unknown(state)
+        if wish is None or any(may_hold(slot, wish.saved) for slot in unknown):
+            return None  # it may be there already, and further on than the file
+        slot = free_slot(state.slots, [slot.id for slot in unknown])
+        if slot is None and not all(slot.is_processing for slot in unknown):
+            return None  # its server would take that one
+        # One that its server lets wait may be about to get what looks free.
+        is_sure = len(under_way) < len(state.slots) or state.slots == turn.glimpse
+        turn.glimpse = state.slots
+        if slot is None or not is_sure:
+            raise NotYet(_LOOK_S if slot is None else _GLANCE_S)
+        return slot
+
+    async def _restore(self, turn: Turn, wish: Wish, slot: Slot, state: State) -> int | None:
+        saved = wish.saved
+        assert self._process is not None
+        if not await self._restorer.is_fit(saved, slot, state):
+            return None
+        if not await self._make_way(state, slot, saved):
             return None
         try:
-            await self._restorer.read(process, saved, slot.id, state)
+            await self._restorer.read(self._process, saved, slot.id, state)
         except NotSupported as error:
             self.refusal = f"its server can't restore slots: {error}"
-            logger.warning("model %s: %s", process.model, self.refusal)
+            logger.warning("model %s: %s", self._model, self.refusal)
+            return None
+        except Lost:
             return None
         turn.restored = Restore(saved, slot.id, wish.tokens, wish.is_whole)
-        turn.is_alone = all(other is turn or other.record.ended_at for other in self._open.values())
+        turn.is_placed = len(state.slots) == 1
+        turn.is_alone = not self._under_way()
         self._proving.append(turn)
         return slot.id if len(state.slots) > 1 else None
 
-    async def _make_way(
-        self, turn: Turn, state: State, target: Slot, saved: Saved, taken: Collection[int]
-    ) -> bool:
+    async def _make_way(self, state: State, target: Slot, saved: Saved) -> bool:
         """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does."""
         if not is_shared(self._subject.argv, self._subject.env):
             return True
         held = {t.restored.slot: t.restored.saved.tokens for t in self._proving if t.restored}
-        under_way = [t for t in self._open.values() if t is not turn and not t.record.ended_at]
-        coming = likely_tokens(under_way, self._turns)
+        coming = likely_tokens(self._under_way(), self._turns)
+        taken = [*held, *(slot.id for slot in self._unknown(state))]
         going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken, coming=coming)
         if going:
             self.refusal = await self._saver.save_displaced(state)

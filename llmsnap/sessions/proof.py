@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 _LEAST_SHARE: Final = 4
 """One part in so many of what was restored must be found in the cache."""
+_BRANCH_SHARE: Final = 2
+"""The same where only a part of it is wanted, of which one can but guess how many tokens it has."""
+_NOTHING_SHARE: Final = 20
+"""Less than one part in so many of a guess is nothing, however bad the guess."""
 _PROVEN_STRIKES: Final = 3
 """So many useless ones in a row count where others were of use: a template may have changed."""
 _DEADLY_STRIKES: Final = 2
@@ -48,6 +52,11 @@ class Proofs:
     def uselessness_of(self, who: Identity) -> str:
         """Return why what is saved of `who` is worth nothing; empty: it is worth something."""
         verdict = self._valid(who.key)
+        return verdict.reason if verdict is not None and verdict.word == "useless" else ""
+
+    def branch_refusal_of(self, who: Identity) -> str:
+        """Return why nothing is restored for what parts from a saved conversation; empty: it is."""
+        verdict = self._valid(_branches(who))
         return verdict.reason if verdict is not None and verdict.word == "useless" else ""
 
     def is_settled(self, who: Identity) -> bool:
@@ -113,25 +122,59 @@ class Proofs:
         cached = tokens.cached if tokens is not None else None
         if cached is None:
             return ""
-        catalogue, before = self._vault.catalogue, self._valid(who.key)
-        if cached * _LEAST_SHARE >= restore.expected:
+        share = _LEAST_SHARE if restore.is_whole else _BRANCH_SHARE
+        if cached * share >= restore.expected:
             self._tell(Outcome(self._model, "restore", "used", restore.saved.kept.size))
-            if before is None or before.word != "used" or before.strikes:
-                catalogue.judge(who.key, Verdict("used", 0, "", self._now()))
+            for key in (who.key,) if restore.is_whole else (who.key, _branches(who)):
+                self._praise(key)
             return ""
-        if not (turn.is_alone and restore.is_whole):
-            return ""  # another request may have taken the slot, or it was another conversation
+        if not turn.is_alone:
+            return ""  # another request may have taken the slot
+        if not restore.is_whole:
+            if turn.is_placed and cached * _NOTHING_SHARE < restore.expected:
+                self._prove_branch(restore, cached, who)
+            return ""
         self._tell(Outcome(self._model, "restore", "useless"))
-        strikes = (before.strikes if before is not None else 0) + 1
-        if before is not None and before.word == "used" and strikes < _PROVEN_STRIKES:
-            catalogue.judge(who.key, Verdict("used", strikes, "", self._now()))
-            return ""
         reason = (
             f"restores are useless: of {restore.expected} tokens {cached} were found in the cache"
         )
-        catalogue.judge(who.key, Verdict("useless", strikes, reason, self._now()))
+        if not self._strike(who.key, reason):
+            return ""
         self._say_useless(reason)
         return reason
+
+    def _prove_branch(self, restore: Restore, cached: int, who: Identity) -> None:
+        """Take in that nothing was in the cache for what parts from a saved conversation.
+
+        A sliding window may be behind that, and what goes on from there be served all the same.
+        """
+        self._tell(Outcome(self._model, "restore", "useless"))
+        reason = (
+            "restores are useless for what parts from a saved conversation: of about "
+            f"{restore.expected} tokens {cached} were found in the cache"
+        )
+        if self._strike(_branches(who), reason):
+            logger.warning(
+                "model %s: %s; for a week only what goes on from one is restored. A sliding-window "
+                "model may need --swa-full in its command",
+                *(self._model, reason),
+            )
+
+    def _praise(self, key: str) -> None:
+        before = self._valid(key)
+        if before is None or before.word != "used" or before.strikes:
+            self._vault.catalogue.judge(key, Verdict("used", 0, "", self._now()))
+
+    def _strike(self, key: str, reason: str) -> bool:
+        """Count a useless restore; say whether there are to be no more of them."""
+        before = self._valid(key)
+        strikes = (before.strikes if before is not None else 0) + 1
+        is_over = before is None or before.word != "used" or strikes >= _PROVEN_STRIKES
+        verdict = Verdict("useless", strikes, reason, self._now())
+        if not is_over:
+            verdict = Verdict("used", strikes, "", self._now())
+        self._vault.catalogue.judge(key, verdict)
+        return is_over
 
     def _say_useless(self, reason: str) -> None:
         logger.warning(
@@ -145,6 +188,10 @@ class Proofs:
         if verdict is None or verdict.at < self._now() - _GOOD_FOR_S:
             return None
         return verdict
+
+
+def _branches(who: Identity) -> str:
+    return digest_of(who.facts, who.engine, "branches")
 
 
 def _orders(who: Identity) -> str:

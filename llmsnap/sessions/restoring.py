@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from llmsnap.sessions.catalogue import Saved
 from llmsnap.sessions.chain import Chain
 from llmsnap.sessions.choice import Wish, best_of
 from llmsnap.sessions.identity import Identity, difference
+from llmsnap.sessions.line import NotYet
 from llmsnap.sessions.outcome import Outcome
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.saving import State
-from llmsnap.sessions.slots import Lost, NotSupported, Slot, SlotsFailed
+from llmsnap.sessions.slots import Late, Lost, NotSupported, Restored, Slot, SlotsFailed
 from llmsnap.sessions.subject import Process, Shared, SlotSpoiled
 from llmsnap.sessions.turns import Turn
 
@@ -21,6 +24,9 @@ logger = logging.getLogger(__name__)
 _LEAST_S: Final = 10.0
 _BYTES_PER_S: Final = 50 * 1024**2
 """A disk that is slower than that is given up on."""
+_STEP_S: Final = 1.0
+_NEVER_S: Final = 86400.0
+_LATER_S: Final = 0.5
 
 
 class Restorer:
@@ -34,21 +40,27 @@ class Restorer:
         self._doubtful: set[str] = set()
         """Files that didn't come back beside what other slots held."""
 
-    async def wish(self, turn: Turn, chain: Chain, state: State) -> Wish | None:
-        """Return what should be in a slot for `turn` and isn't; None: nothing."""
-        who, catalogue = state.who, self._vault.catalogue
+    async def wish(
+        self, turn: Turn, chain: Chain, who: Identity, held: Sequence[Turn], min_tokens: int
+    ) -> Wish | None:
+        """Return what should be in a slot for `turn` and isn't; None: nothing.
+
+        `held`: what slots may hold.
+        """
+        catalogue = self._vault.catalogue
         mine = [s for s in catalogue.of(self._model) if s.scope == turn.scope]
         refusal_of = self._proofs.pair_refusal
         fitting = [s for s in mine if s.facts == who.facts and not refusal_of(who, s)]
-        wish = best_of(fitting, chain)
+        no_branches = self._proofs.branch_refusal_of(who)
+        wish = best_of(fitting, chain, whole_only=bool(no_branches))
         if wish is None:
             if (other := best_of(mine, chain)) is not None:
                 reason = difference(other.saved.facts, who.facts) or refusal_of(who, other.saved)
-                self._refuse(other.saved, reason)
+                self._refuse(other.saved, reason or no_branches)
             return None
-        if wish.tokens < state.min_tokens:
+        if wish.tokens < min_tokens:
             return None
-        for earlier in state.turns:
+        for earlier in held:
             there = await earlier.chain() if earlier.scope == turn.scope else None
             if there is not None and chain.shared_with(there.marks) >= wish.shared:
                 return None
@@ -72,23 +84,71 @@ class Restorer:
     async def read(self, process: Process, saved: Saved, slot: int, state: State) -> None:
         """Have `saved` read into `slot`.
 
-        Raises NotSupported, and SlotSpoiled when the process has to be restarted.
+        Raises NotSupported, NotYet when another request was there first, SlotSpoiled when the
+        process has to be restarted, and Lost when it was told to end. Who cancels this waits for
+        the server's answer, so that none goes unheard.
         """
         limit_s = _LEAST_S + saved.kept.size / _BYTES_PER_S
+        reading = asyncio.ensure_future(self._read(process, saved, slot, state, limit_s))
+        reading.add_done_callback(_seen_to)
         try:
-            found = await self._shared.slots.restore(process, slot, saved.name, limit_s)
+            await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            await asyncio.wait({reading}, timeout=limit_s)
+            reading.cancel()
+            raise
+
+    async def _read(
+        self, process: Process, saved: Saved, slot: int, state: State, limit_s: float
+    ) -> None:
+        try:
+            found = await self._in_time(process, saved, slot, limit_s)
             self._proofs.survived(state.who)
             if found.n_restored != saved.tokens:
                 raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")
         except NotSupported:
             raise
         except SlotsFailed as error:
+            if isinstance(error, Lost) and self._is_leaving(process):
+                raise  # that was no fault of the file's
+            if isinstance(error, Late) and await self._is_taken(process, slot, state):
+                raise NotYet(_LATER_S) from None
             is_alone = all(other.id == slot or not other.n_prompt_tokens for other in state.slots)
             raise await self._spoiled(process, saved, state.who, error, is_alone) from None
         self._vault.catalogue.use(saved, self._shared.now())
         logger.info(
             "model %s: %d tokens of a saved conversation are back in slot %d",
             *(self._model, saved.tokens, slot),
+        )
+
+    async def _in_time(self, process: Process, saved: Saved, slot: int, limit_s: float) -> Restored:
+        """Give the order; the time in which the process sleeps doesn't count."""
+        shared, left_s = self._shared, limit_s
+        order = asyncio.ensure_future(shared.slots.restore(process, slot, saved.name, _NEVER_S))
+        try:
+            while not order.done() and left_s > 0:
+                before = shared.standing(process.model, process.generation)
+                await asyncio.wait({order}, timeout=_STEP_S)
+                if "away" not in (before, shared.standing(process.model, process.generation)):
+                    left_s -= _STEP_S
+            if not order.done():
+                raise Late(f"no answer to a restore within {limit_s:g} s")
+            return order.result()
+        finally:
+            order.cancel()
+
+    def _is_leaving(self, process: Process) -> bool:
+        return self._shared.standing(process.model, process.generation) == "leaving"
+
+    async def _is_taken(self, process: Process, slot: int, before: State) -> bool:
+        """Whether a request nobody knew of is in `slot`, for whose end the order had to wait."""
+        try:
+            slots = await self._shared.slots.list(process)
+        except SlotsFailed:
+            return False
+        tasks = {one.id: one.id_task for one in before.slots}
+        return any(
+            one.id == slot and (one.is_processing or one.id_task != tasks[slot]) for one in slots
         )
 
     async def _spoiled(
@@ -119,3 +179,9 @@ class Restorer:
 
     def _tell(self, saved: Saved, result: str) -> None:
         self._shared.tell(Outcome(self._model, "restore", result))
+
+
+def _seen_to(task: asyncio.Future[None]) -> None:
+    """Take note of how `task` has ended: nobody may be left who waits for it."""
+    if not task.cancelled():
+        task.exception()

@@ -31,6 +31,10 @@ class Refused(SlotsFailed):
     """The server said no."""
 
 
+class Late(SlotsFailed):
+    """The server hasn't answered in time; it may still do what it was told."""
+
+
 class Lost(SlotsFailed):
     """The server was gone before it had answered."""
 
@@ -193,7 +197,7 @@ class Slots:
             async with asyncio.timeout(limit_s):
                 answer = await self._exchange(server, method, path, body)
         except TimeoutError:
-            raise SlotsFailed(f"no answer to {method} {path} within {limit_s:g} s") from None
+            raise Late(f"no answer to {method} {path} within {limit_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             said = str(error) or type(error).__name__
             raise Lost(f"no answer to {method} {path}: {said}") from error

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from llmsnap.errors import LlmsnapError, UpstreamLost
 from llmsnap.sessions.outcome import Tell
 from llmsnap.sessions.slots import Server, Slots
 from llmsnap.sessions.vault import Vault
+
+Standing = Literal["up", "leaving", "away"]
+"""Up and awake; told to end; or neither: asleep, or gone by itself."""
 
 
 class SlotSpoiled(UpstreamLost):
@@ -43,6 +46,8 @@ class Shared:
     tell: Tell
     now: Callable[[], float]
     """Unix seconds."""
+    standing: Callable[[str, int], Standing]
+    """Says how it is with that process of a model now."""
     restart: Callable[[str, int, LlmsnapError], None]
     """Ends that process of a model because of an error, so that it starts afresh."""
     flush: Callable[[], None]

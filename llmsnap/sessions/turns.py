@@ -44,6 +44,9 @@ class Answered(Protocol):
     def tokens(self) -> Told | None: ...
 
     @property
+    def forwarded_at(self) -> float: ...
+
+    @property
     def ended_at(self) -> float: ...
 
 
@@ -62,11 +65,24 @@ class Turn:
     """Its place in the order in which the requests began."""
     restored: Restore | None = None
     """What was put into a slot for it."""
+    is_placed: bool = False
+    """Whether it can't but go to that slot."""
     is_alone: bool = True
     """Whether no other request was served meanwhile, which might have taken its slot."""
     is_saved: bool = False
+    is_off: bool = False
+    """Whether its process is going, so that it isn't worth waiting for a slot."""
+    glimpse: Sequence[Slot] = ()
+    """The slots as it saw them last while it waited."""
+    waited_s: float = 0.0
+    """How long it had to wait for a slot."""
     _chain: Chain | None = None
     _is_read: bool = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the server has it, or soon will, and it hasn't ended."""
+        return bool(self.record.forwarded_at) and not self.record.ended_at
 
     @property
     def held(self) -> int:

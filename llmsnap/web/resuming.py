@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 from llmsnap.runtime.lease import Lease
@@ -43,14 +44,15 @@ async def bring_back(desk: Desk, order: Order, record: RequestRecord, lease: Lea
         return
     loop = asyncio.get_running_loop()
     began = loop.time()
-    slot = await desk.make_ready(turn)
+    lease.on_abort = partial(desk.give_up, turn)
+    slot = await desk.make_ready(turn) if lease.aborted is None else None
     phases, took_s = lease.phases, loop.time() - began
-    if turn.restored is not None:
-        lease.phases = replace(phases, restore_s=took_s)
-    else:  # another one was restored or saved meanwhile, or nothing was there
-        lease.phases = replace(phases, queue_s=phases.queue_s + took_s)
+    restore_s = 0.0 if turn.restored is None else took_s - turn.waited_s
+    # Without a restore, another one was restored or saved meanwhile, or nothing was there.
+    queue_s = phases.queue_s + took_s - restore_s
+    lease.phases = replace(phases, queue_s=queue_s, restore_s=restore_s)
     if slot is not None and record.path in _PINNED:
-        _pin(order, turn.body, slot)
+        turn.is_placed = _pin(order, turn.body, slot)
 
 
 def _turn_of(order: Order, record: RequestRecord) -> Turn | None:
@@ -71,15 +73,16 @@ def _turn_of(order: Order, record: RequestRecord) -> Turn | None:
     )
 
 
-def _pin(order: Order, body: bytes, slot: int) -> None:
-    """Ask for `slot`, unless the client asks for one itself, or for what can't be edited."""
+def _pin(order: Order, body: bytes, slot: int) -> bool:
+    """Ask for `slot`, and say that it was; not where the client asks for one, or in odd bodies."""
     path = parse_path(_SLOT)
     if path is None or b'"id_slot"' in body:
-        return
+        return False
     try:
         document = Document(body)
         document.set(path, b"%d" % slot)
         segments = document.segments()
     except (CantEdit, NotJson):
-        return
+        return False
     order.payload = Payload(segments, sum(map(len, segments)))
+    return True

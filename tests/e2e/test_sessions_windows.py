@@ -77,3 +77,33 @@ async def test_e02_with_the_option_they_are_used(tmp_path: Path) -> None:
         await stop(proxy)
         assert kept(proxy) == 1
         assert "restores are useless" not in proxy.log
+
+
+async def test_e02_what_parts_from_a_saved_one_isnt_restored_in_vain_twice(tmp_path: Path) -> None:
+    """It says nothing of what goes on from one; that is still saved, and tried."""
+    async with proxy_over(tmp_path) as proxy:
+        talk: Talk = []
+        await say(proxy, talk, LONG)
+        await say(proxy, talk, "go on")
+        await stop(proxy)
+        assert (await say(proxy, talk[:2], "another way"))["cache_n"] == 0
+        await logged(proxy, "restores are useless for what parts from a saved conversation")
+        await stop(proxy)
+        await say(proxy, talk[:2], "a third way")
+        assert proxy.log.count("are back in slot") == 1
+        await stop(proxy)
+        await say(proxy, talk, "and on")
+        assert proxy.log.count("are back in slot") == 2
+
+
+async def test_e02_with_the_option_branches_are_of_use(tmp_path: Path) -> None:
+    """The part that was asked before is in the cache."""
+    async with proxy_over(tmp_path, "--swa-full") as proxy:
+        talk: Talk = []
+        first = await say(proxy, talk, LONG)
+        await say(proxy, talk, "go on")
+        for other in ("another way", "a third way"):
+            await stop(proxy)
+            found = await say(proxy, talk[:2], other)
+            assert found["cache_n"] >= 0.95 * first["prompt_n"]
+        assert "restores are useless" not in proxy.log

@@ -41,6 +41,7 @@ async def stage(tmp_path: Path, slots_kind: type[FakeSlots]) -> Stage:
         vault=vault,
         tell=tell,
         now=lambda: 1e9,
+        standing=lambda *_: made.standing,
         restart=restart,
         flush=lambda: None,
     )

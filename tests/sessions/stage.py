@@ -12,7 +12,7 @@ from typing import Any
 from llmsnap.errors import LlmsnapError
 from llmsnap.sessions.desk import Desk
 from llmsnap.sessions.slots import Restored, Saved, Server, Slot, Slots
-from llmsnap.sessions.subject import Subject
+from llmsnap.sessions.subject import Standing, Subject
 from llmsnap.sessions.turns import Turn
 from llmsnap.sessions.vault import Vault
 from llmsnap.telemetry.record import RequestRecord
@@ -56,6 +56,8 @@ class FakeSlots(Slots):
         self.orders: list[str] = []
         self.may_save = asyncio.Event()
         self.may_save.set()
+        self.may_restore = asyncio.Event()
+        self.may_restore.set()
 
     async def list(self, server: Server) -> list[Slot]:
         """The one, and what a test puts beside it."""
@@ -77,6 +79,7 @@ class FakeSlots(Slots):
     async def restore(self, server: Server, slot: int, name: str, limit_s: float) -> Restored:
         """Say that it was read."""
         self.orders.append("restore")
+        await self.may_restore.wait()
         self.restored.append(slot)
         size = (self.folder / name).stat().st_size
         found = self.restore_says or Restored(size)
@@ -109,6 +112,7 @@ class Stage:
     restarts: list[int] = field(default_factory=list)
     process: Process = Process(1)
     now: float = 1e9
+    standing: Standing = "up"
 
     def start(self, argv: str = "llama-server -np 1") -> None:
         """Have another process, with an empty slot."""

@@ -95,14 +95,61 @@ async def test_e15_a_prompt_that_began_otherwise_says_little_of_restores(stage: 
     assert "restores are useless" in stage.desk.refusal
 
 
-async def test_e15_a_conversation_that_was_edited_says_nothing_of_restores(stage: Stage) -> None:
-    """It goes on from a part of what was saved only."""
-    await stage.ask("a beginning|one")
+BEGINNING = "a beginning that is long " * 20
+"""Most of what is saved with it."""
+
+
+async def test_e02_what_parts_from_a_saved_conversation_is_judged_by_itself(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where nothing of it is in the cache, only what goes on from a saved one is restored."""
+    await stage.ask(f"{BEGINNING}|one")
     await stage.stop()
     stage.start()
-    await stage.ask("a beginning|another", cached=3)
+    await stage.ask(f"{BEGINNING}|another", cached=3)
+    assert stage.outcomes == [("save", "saved"), ("restore", "useless")]
+    stage.start()
+    await stage.ask(f"{BEGINNING}|a third")
     assert stage.slots.orders == ["save", "restore"]
+    assert caplog.text.count("restores are useless for what parts") == 1
+    stage.start()
+    await stage.ask(f"{BEGINNING}|one|two", cached=990)
+    assert stage.slots.orders == ["save", "restore", "restore"]
+    assert stage.outcomes[-1] == ("restore", "used")
     assert stage.desk.refusal == ""
+
+
+@pytest.mark.parametrize("cached", [100, 400])
+async def test_e15_a_part_of_a_guess_says_nothing(stage: Stage, cached: int) -> None:
+    """How many tokens are in a part of a conversation isn't known."""
+    await stage.ask(f"{BEGINNING}|one")
+    await stage.stop()
+    for third in ("another", "a third"):
+        stage.start()
+        await stage.ask(f"{BEGINNING}|{third}", cached=cached)
+    assert stage.slots.orders == ["save", "restore", "restore"]
+    assert stage.outcomes == [("save", "saved")]
+
+
+async def test_e02_a_part_that_was_in_the_cache_proves_restores(stage: Stage) -> None:
+    """After that three in vain are needed."""
+    await stage.ask(f"{BEGINNING}|one")
+    await stage.stop()
+    for found in (900, 3, 3, 3, 3):
+        stage.start()
+        await stage.ask(f"{BEGINNING}|{found}", cached=found)
+    assert stage.slots.orders == ["save"] + 4 * ["restore"]
+    assert stage.outcomes[1:5] == [("restore", "used")] + 3 * [("restore", "useless")]
+
+
+async def test_e02_nothing_is_said_of_a_slot_that_may_be_another(stage: Stage) -> None:
+    """`/v1/messages` can't name it: the server takes the one that it likes best."""
+    await stage.ask(f"{BEGINNING}|one")
+    await stage.stop()
+    stage.start()
+    stage.slots.beside = [Slot(1, n_ctx=4096)]
+    await stage.ask(f"{BEGINNING}|another", cached=3)
+    assert stage.slots.orders == ["save", "restore"]
     assert stage.outcomes == [("save", "saved")]
 
 

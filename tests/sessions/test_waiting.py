@@ -1,0 +1,229 @@
+"""Who waits for a slot, over a server whose slots are as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import monotonic
+
+import pytest
+
+from llmsnap.errors import UpstreamLost
+from llmsnap.sessions.slots import Late, Lost, Refused, Slot
+from llmsnap.sessions.turns import Turn
+from llmsnap.telemetry.record import RequestRecord
+from llmsnap.telemetry.tokens import Tokens
+from tests.helpers.waiting import eventually
+from tests.sessions.stage import TOKENS, Stage
+
+BUSY = Slot(0, n_ctx=4096, is_processing=True, id_task=0, n_prompt_tokens=5)
+IDLE = Slot(0, n_ctx=4096, is_processing=False, id_task=0, n_prompt_tokens=5)
+
+
+def turn_of(text: str) -> Turn:
+    """A request, not yet sent."""
+    record = RequestRecord(model="a", path="", client="", arrived_at=1.0)
+    body = json.dumps({"messages": [{"content": part} for part in text.split("|")]})
+    return Turn(record=record, path="/v1/chat/completions", body=body.encode())
+
+
+async def send(stage: Stage, turn: Turn) -> Turn:
+    """Do with `turn` what is done before it is forwarded; it hasn't reached its slot then."""
+    if stage.desk.begins(turn, stage.process):
+        await stage.desk.make_ready(turn)
+    assert isinstance(turn.record, RequestRecord)
+    turn.record.forwarded_at = monotonic()
+    return turn
+
+
+def sending(stage: Stage, text: str) -> asyncio.Future[Turn]:
+    """The same, beside."""
+    return asyncio.ensure_future(send(stage, turn_of(text)))
+
+
+def end(stage: Stage, turn: Turn, *, cached: int = 0) -> None:
+    """Have it answered; its slot is at rest."""
+    assert isinstance(turn.record, RequestRecord)
+    turn.record.status, turn.record.ended_at = 200, monotonic()
+    turn.record.tokens = Tokens(computed=TOKENS - cached, cached=cached, generated=1)
+    task = stage.slots.slot.id_task
+    stage.slots.slot = Slot(0, n_ctx=4096, id_task=task, n_prompt_tokens=TOKENS)
+    stage.desk.answered(turn.record)
+
+
+async def still(*waiting: asyncio.Future[Turn]) -> None:
+    """See that they are kept waiting, for as long as takes many looks."""
+    done, _ = await asyncio.wait(waiting, timeout=0.2)
+    assert not done
+
+
+@pytest.fixture
+async def busy(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """A long answer in the only slot, while a conversation is saved."""
+    monkeypatch.setattr("llmsnap.sessions.desk._LOOK_S", 0.02)
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    stage.slots.orders.clear()
+    answer = await send(stage, turn_of("at length"))
+    stage.slots.slot = BUSY
+    return answer
+
+
+async def test_a_saved_conversation_waits_for_a_slot(stage: Stage, busy: Turn) -> None:
+    """What it displaces is saved first; the wait is told apart from the restore."""
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    assert stage.slots.orders == []
+    end(stage, busy)
+    turn = await waiting
+
+    assert stage.slots.orders == ["save", "restore"]
+    assert turn.waited_s >= 0.2
+    end(stage, turn, cached=990)
+    assert stage.outcomes[-1] == ("restore", "used")
+
+
+async def test_nobody_overtakes_who_waits(stage: Stage, busy: Turn) -> None:
+    """Neither what needs no restore, nor what goes on from what was last in the slot."""
+    first = sending(stage, "one|two")
+    await still(first)
+    later, last = sending(stage, "another"), sending(stage, "at length|go on")
+    await still(first, later, last)
+    end(stage, busy)
+    await first
+    stage.slots.slot = BUSY
+    await asyncio.gather(later, last)
+    assert stage.slots.orders == ["save", "restore"]
+
+
+async def test_nobody_takes_the_slot_that_was_just_filled(stage: Stage, busy: Turn) -> None:
+    """Who comes next is sent once the one it was filled for is in there."""
+    first = sending(stage, "one|two")
+    end(stage, busy)
+    await first
+    later = sending(stage, "another")
+    await still(later)
+    stage.slots.slot = BUSY
+    await later
+
+
+async def test_who_leaves_while_waiting_leaves_nothing_behind(stage: Stage, busy: Turn) -> None:
+    """The next one gets the slot; requests that need nothing are held no more."""
+    leaving = sending(stage, "one|three")
+    next_one = sending(stage, "one|two")
+    await still(leaving, next_one)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    await still(next_one)
+    end(stage, busy)
+    turn = await next_one
+    assert stage.slots.restored == [0]
+    end(stage, turn, cached=990)
+    assert not stage.desk.begins(turn_of("one|two|three"), stage.process)
+
+
+async def test_it_doesnt_wait_for_ever(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it goes on as it would have otherwise, to be read anew."""
+    monkeypatch.setattr("llmsnap.sessions.desk._PATIENCE_S", 0.05)
+    turn = await sending(stage, "one|two")
+    assert turn.restored is None
+    assert stage.slots.orders == []
+
+
+async def test_it_doesnt_wait_for_a_process_that_is_going(stage: Stage, busy: Turn) -> None:
+    """It is told so at once, and nothing is asked of that process."""
+    turn = turn_of("one|two")
+    waiting = asyncio.ensure_future(send(stage, turn))
+    await still(waiting)
+    stage.desk.give_up(turn, UpstreamLost("unloaded"))
+    await waiting
+    assert stage.slots.orders == []
+
+
+async def test_a_server_too_busy_to_say_is_busy(stage: Stage, busy: Turn) -> None:
+    """It lists its slots between two batches of a prompt only, which may take long."""
+    stage.slots.list_says = Late("no answer to GET /slots within 5 s")
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    stage.slots.list_says = None
+    end(stage, busy)
+    await waiting
+    assert stage.slots.restored == [0]
+
+
+async def test_a_client_that_reads_slowly_blocks_nobody(stage: Stage, busy: Turn) -> None:
+    """Its answer isn't over, but its slot is at rest, also on a second look."""
+    assert isinstance(busy.record, RequestRecord)
+    busy.record.forwarded_at -= 10
+    stage.slots.slot = IDLE
+    await sending(stage, "one|two")
+    assert stage.slots.orders[-1] == "restore"
+
+
+async def test_a_slot_that_a_stranger_took_is_waited_for(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order to restore had to wait for its end: that is no failure, and nothing is cut."""
+    monkeypatch.setattr("llmsnap.sessions.restoring._LEAST_S", 0.01)
+    monkeypatch.setattr("llmsnap.sessions.restoring._STEP_S", 0.01)
+    end(stage, busy)
+    stage.slots.may_restore.clear()
+    waiting = sending(stage, "one|two")
+    await eventually(lambda: "restore" in stage.slots.orders)
+    stage.slots.slot = BUSY
+    await still(waiting)
+    assert stage.restarts == []
+    stage.slots.slot = IDLE
+    stage.slots.may_restore.set()
+    turn = await waiting
+    assert turn.restored is not None
+
+
+async def test_a_restore_may_take_longer_while_its_process_sleeps(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused in the middle of that: it isn't ended for it, and goes on when it is awake."""
+    monkeypatch.setattr("llmsnap.sessions.restoring._LEAST_S", 0.01)
+    monkeypatch.setattr("llmsnap.sessions.restoring._STEP_S", 0.01)
+    end(stage, busy)
+    stage.standing = "away"
+    stage.slots.may_restore.clear()
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    stage.slots.may_restore.set()
+    turn = await waiting
+    assert turn.restored is not None
+    assert stage.restarts == []
+
+
+async def test_a_client_that_leaves_in_the_middle_hides_no_failure(
+    stage: Stage, busy: Turn
+) -> None:
+    """A restore that fails half-way ends the process, though nobody waits for it any more."""
+    end(stage, busy)
+    stage.slots.may_restore.clear()
+    stage.slots.restore_says = Refused("400: no")
+    leaving = sending(stage, "one|two")
+    await eventually(lambda: "restore" in stage.slots.orders)
+    leaving.cancel()
+    await still(leaving)
+    stage.slots.may_restore.set()
+    await asyncio.wait({leaving})
+    assert leaving.cancelled()
+    assert stage.restarts == [stage.process.generation]
+
+
+async def test_a_process_that_is_ended_in_the_middle_takes_no_file_along(stage: Stage) -> None:
+    """It was unloaded: neither the file nor the engine is at fault."""
+    await stage.ask("one")
+    await stage.stop()
+    files = stage.files()
+    stage.slots.restore_says, stage.standing = Lost("no answer"), "leaving"
+    for _ in range(3):
+        stage.start()
+        await stage.ask("one|two")
+    assert stage.files() == files
+    assert stage.desk.refusal == ""
