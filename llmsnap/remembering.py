@@ -214,6 +214,7 @@ class Remembering:
             _habits(self._settings),
             spawn=self._background.spawn,
             is_up=self._is_up,
+            is_awaited=self._is_awaited,
             test=self._test_idle,
         )
 
@@ -247,6 +248,9 @@ class Remembering:
         if view is None or view.unloading or view.state in (State.STOPPING, State.STOPPED):
             return "leaving"
         return "up" if view.state is State.READY else "away"
+
+    def _is_awaited(self) -> bool:
+        return any(view.waiting for view in self._supervisor.views()) if self._supervisor else False
 
     def _restart(self, model: str, generation: int, error: LlmsnapError) -> None:
         assert self._supervisor is not None

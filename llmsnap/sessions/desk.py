@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterator
 from typing import Final
 
 from llmsnap.errors import Conflict, LlmsnapError
@@ -15,7 +14,6 @@ from llmsnap.sessions.choice import (
     are_settled,
     free_slot,
     fresh_turns,
-    is_arriving,
     may_hold,
     unknown_slots,
 )
@@ -27,6 +25,7 @@ from llmsnap.sessions.restoring import Restorer
 from llmsnap.sessions.saving import Saver, State
 from llmsnap.sessions.slots import Late, Lost, NotSupported, Slot, SlotsFailed
 from llmsnap.sessions.subject import Process, Shared, Subject
+from llmsnap.sessions.traffic import Traffic
 from llmsnap.sessions.trial import Attempt, Found, Trial, empty_slot
 from llmsnap.sessions.turns import Restore, Turn, holders, likely_tokens
 
@@ -63,11 +62,7 @@ class Desk:
         self._empties_idle = False
         self._inherited: dict[int, int] | None = {}
         """The last request in each slot that was in use when it was met; None: not seen yet."""
-        self._numbers = itertools.count(1)
-        self._open: dict[int, Turn] = {}
-        """Those that are under way, or have ended just now."""
-        self._proving: list[Turn] = []
-        """Of these, the ones for which something was restored."""
+        self._traffic = Traffic()
         self._turns: list[Turn] = []
         """Those that have ended, in the order of their beginning; the slots hold some of them."""
         self._proofs = Proofs(model, shared.vault, shared.tell, shared.now)
@@ -77,7 +72,7 @@ class Desk:
     @property
     def is_serving(self) -> bool:
         """Whether a request is under way, so that a slot may change any time."""
-        return any(not turn.record.ended_at for turn in self._open.values())
+        return self._traffic.is_serving
 
     @property
     def process(self) -> Process | None:
@@ -91,7 +86,7 @@ class Desk:
         self._process, self._subject, self._identity = process, subject, None
         self._slot_count = slot_count(subject.argv, subject.env)
         self._empties_idle = empties_idle(subject.argv, subject.env)
-        self._turns, self._proving, self._open = [], [], {}
+        self._turns, self._traffic = [], Traffic()
         self._inherited = None if subject.is_adopted else {}
 
     # ---- requests ------------------------------------------------------------------------------
@@ -104,11 +99,10 @@ class Desk:
         if self.refusal or self._vault.fault or not self._is_of(process):
             return False
         is_busy = self.is_serving
-        turn.number = next(self._numbers)
-        self._open[id(turn.record)] = turn
-        if not self._line.is_empty or self._is_expecting():
+        self._traffic.begin(turn)
+        if not self._line.is_empty or self._traffic.is_expected:
             return True
-        seen = itertools.chain(self._ended(), reversed(self._turns))
+        seen = itertools.chain(self._traffic.ended(), reversed(self._turns))
         for place, earlier in enumerate(itertools.islice(seen, self._slot_count)):
             if turn.continues(earlier):
                 is_due = place > 0 and not is_busy and self._empties_idle and self._has_unsaved()
@@ -116,7 +110,7 @@ class Desk:
         else:
             is_due = self._has_unsaved() or self._vault.catalogue.has(process.model)
         if not is_due:
-            self._goes(turn)
+            self._traffic.go(turn)
         return is_due
 
     async def make_ready(self, turn: Turn) -> int | None:
@@ -128,7 +122,7 @@ class Desk:
         """
         async with self._line.first(turn):
             slot = await self._wait_for_slot(turn)
-            self._goes(turn)
+            self._traffic.go(turn)
             return slot
 
     async def _wait_for_slot(self, turn: Turn) -> int | None:
@@ -172,11 +166,9 @@ class Desk:
 
     def answered(self, record: object) -> bool:
         """Take in that a request has ended; say whether it was one of this model's turns."""
-        turn = self._open.pop(id(record), None)
+        turn = self._traffic.end(record)
         if turn is None:
             return False
-        if turn in self._proving:
-            self._proving.remove(turn)
         self._line.stir()
         if turn.is_whole:
             self._turns = fresh_turns(self._turns, turn, self._slot_count)
@@ -204,7 +196,14 @@ class Desk:
     def forget(self, process: Process) -> None:
         """Take in that the slots of `process` are empty."""
         if self._is_of(process):
-            self._turns, self._proving, self._inherited = [], [], {}
+            self._turns, self._inherited = [], {}
+            self._traffic.forget()
+
+    def takes_s(self, process: Process) -> float:
+        """Return how long it will take to save what isn't; 0: nothing, or nobody knows."""
+        if not self.has_unsaved(process):
+            return 0.0
+        return self._saver.takes_s(sum(turn.held for turn in self._turns if not turn.is_saved))
 
     async def save(self, process: Process, *, least_new: int, limit_s: float) -> None:
         """Save what the slots hold and no file does, if that is `least_new` tokens or more."""
@@ -212,7 +211,7 @@ class Desk:
             return
         try:
             async with asyncio.timeout(limit_s), self._lock:
-                state = await self._state()
+                state = await self._state() if await self._is_due(least_new) else None
                 if state is not None and not self.refusal:
                     self.refusal = await self._saver.save(state, least_new=least_new)
         except TimeoutError:
@@ -259,31 +258,17 @@ class Desk:
         """Whether `process` is the one that was met last."""
         return self._process is not None and self._process.generation == process.generation
 
-    def _goes(self, turn: Turn) -> None:
-        """Take in that `turn` is on its way to the server."""
-        for other in self._proving:
-            if other is not turn:
-                other.is_alone = False  # it may lose its slot to this one
-
-    def _under_way(self) -> list[Turn]:
-        """Return the turns that the server has, or is about to get."""
-        return [turn for turn in self._open.values() if turn.is_under_way]
-
-    def _is_expecting(self) -> bool:
-        """Whether a request may not have reached the slot that was filled for it."""
-        now = asyncio.get_running_loop().time()
-        return any(is_arriving(turn, now) for turn in self._proving)
-
-    def _ended(self) -> Iterator[Turn]:
-        """Yield the turns that have ended, of whose tokens nobody has heard yet, latest first."""
-        return (turn for turn in reversed(self._open.values()) if turn.record.ended_at)
-
     def _has_unsaved(self) -> bool:
         least = self.min_tokens
         return any(not turn.is_saved and turn.held >= least for turn in self._turns) or any(
             len(turn.body) >= least
-            for turn in self._ended()  # a token is a byte at least
+            for turn in self._traffic.ended()  # a token is a byte at least
         )
+
+    async def _is_due(self, least_new: int) -> bool:
+        """Whether the server need be asked at all, to save what has grown by so many tokens."""
+        who, least = await self._who(), self.min_tokens
+        return await self._saver.is_due(self._turns, who, least_new=least_new, min_tokens=least)
 
     async def _who(self) -> Identity:
         """Return what the process is; looked up once, as files may be replaced while it runs."""
@@ -307,7 +292,7 @@ class Desk:
             logger.warning("model %s: conversations aren't saved: %s", process.model, self.refusal)
             return None
         except SlotsFailed as error:
-            if waits and isinstance(error, Late) and self._under_way():
+            if waits and isinstance(error, Late) and self._traffic.under_way():
                 raise NotYet(_LOOK_S) from None
             logger.warning("model %s: its conversations can't be seen: %s", process.model, error)
             return None
@@ -322,9 +307,9 @@ class Desk:
 
         Raises NotYet where all are in use, or another request might still come into that slot.
         """
-        if wish is None and not self._is_expecting():
+        if wish is None and not self._traffic.is_expected:
             return None
-        under_way = self._under_way()
+        under_way = self._traffic.under_way()
         if not are_settled(state.slots, under_way, asyncio.get_running_loop().time()):
             raise NotYet(_GLANCE_S)
         unknown = self._unknown(state)
@@ -357,16 +342,15 @@ class Desk:
             return None
         turn.restored = Restore(saved, slot.id, wish.tokens, wish.is_whole)
         turn.is_placed = len(state.slots) == 1
-        turn.is_alone = not self._under_way()
-        self._proving.append(turn)
+        self._traffic.fill(turn)
         return slot.id if len(state.slots) > 1 else None
 
     async def _make_way(self, state: State, target: Slot, saved: Saved) -> bool:
         """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does."""
         if not is_shared(self._subject.argv, self._subject.env):
             return True
-        held = {t.restored.slot: t.restored.saved.tokens for t in self._proving if t.restored}
-        coming = likely_tokens(self._under_way(), self._turns)
+        held = self._traffic.filled()
+        coming = likely_tokens(self._traffic.under_way(), self._turns)
         taken = [*held, *(slot.id for slot in self._unknown(state))]
         going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken, coming=coming)
         if going:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from llmsnap.sessions.desk import Desk
+from llmsnap.sessions.insurance import insure
 from llmsnap.sessions.subject import Process, Shared, Subject
 
 IDLE_S: Final = 10.0
@@ -16,8 +17,6 @@ BEFORE_STOP_S: Final = 10.0
 """How long a stop waits for its conversations to be saved."""
 INTERVAL_S: Final = 60.0
 """Between two snapshots of a model that is in use."""
-_BEFORE_SLEEP_S: Final = 5.0
-"""The same for a sleep that keeps the cache."""
 _SWEEP_S: Final = 3600.0
 
 
@@ -43,8 +42,8 @@ class Keeper:
     """Knows one desk a model. Build it within the loop.
 
     `is_up(model, generation)` says whether that process is up and awake now: one that sleeps
-    doesn't answer. `test` tries whether restores are worth anything to a model, unless somebody
-    wants something.
+    doesn't answer; `is_awaited()`, whether somebody waits for any model. `test` tries whether
+    restores are worth anything to a model, unless somebody wants something.
     """
 
     def __init__(
@@ -54,6 +53,7 @@ class Keeper:
         *,
         spawn: Spawn,
         is_up: Callable[[str, int], bool],
+        is_awaited: Callable[[], bool],
         test: Callable[[str], Awaitable[None]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -61,6 +61,7 @@ class Keeper:
         self._habits = habits
         self._spawn = spawn
         self._is_up = is_up
+        self._is_awaited = is_awaited
         self._test = test
         self._desks: dict[str, Desk] = {}
         self._used_at: dict[str, float] = {}
@@ -116,7 +117,7 @@ class Keeper:
         if loses_cache:
             await desk.save(process, least_new=1, limit_s=BEFORE_STOP_S)
         elif self._habits.snapshots != "off" and not desk.is_serving:
-            await desk.save(process, least_new=desk.min_tokens, limit_s=_BEFORE_SLEEP_S)
+            await insure(desk, process, self._is_awaited)
 
     def lost(self, process: Process) -> None:
         """Take in that `process` has slept and its cache is gone."""

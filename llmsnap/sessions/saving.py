@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -89,9 +89,24 @@ class Saver:
         Nothing is done where that takes too long.
         """
         longest = max((turn.held for turn in state.turns if not turn.is_saved), default=0)
-        if not longest or longest * self._token_s > _PATIENCE_S:
+        if not longest or self.takes_s(longest) > _PATIENCE_S:
             return ""
         return await self.save(state, least_new=least_new)
+
+    def takes_s(self, tokens: int) -> float:
+        """Return how long it takes to save so many, by the last save; 0: nobody knows."""
+        return tokens * self._token_s
+
+    async def is_due(
+        self, turns: Iterable[Turn], who: Identity, *, least_new: int, min_tokens: int
+    ) -> bool:
+        """Say whether any of `turns` has grown by so many tokens since it was saved."""
+        for turn in turns:
+            if not turn.is_saved and turn.held >= min_tokens:
+                chain = await turn.chain()
+                if chain is not None and self._new(who, turn, chain) >= least_new:
+                    return True
+        return False
 
     async def save(self, state: State, *, least_new: int) -> str:
         """Save all slots whose conversations have grown by so many tokens since they were saved.
@@ -118,9 +133,9 @@ class Saver:
         if chain is None:
             turn.is_saved = True  # it never will be
             return
-        earlier = self._superseded(who, turn, chain)
-        if turn.held - max((saved.tokens for saved in earlier), default=0) < least_new:
+        if self._new(who, turn, chain) < least_new:
             return
+        earlier = self._superseded(who, turn, chain)
         vault = self._around.vault
         await vault.make_room(round(turn.held * (self._token_bytes or _GUESS_BYTES)))
         began = asyncio.get_running_loop().time()
@@ -142,6 +157,11 @@ class Saver:
         await vault.add(saved, instead_of=[old.name for old in earlier])
         turn.is_saved = True
         self._saved(saved, took_s)
+
+    def _new(self, who: Identity, turn: Turn, chain: Chain) -> int:
+        """Return how many tokens of `turn` no file has."""
+        saved = [earlier.tokens for earlier in self._superseded(who, turn, chain)]
+        return turn.held - max(saved, default=0)
 
     def _superseded(self, who: Identity, turn: Turn, chain: Chain) -> list[Saved]:
         """Return the saved states of the same conversation that this one goes on from."""

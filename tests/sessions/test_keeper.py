@@ -27,6 +27,7 @@ class Noting(Desk):
         self.busy = False
         self.settled = False
         self.unsaved = True
+        self.guess_s = self.save_s = 0.0
 
     @property
     def is_serving(self) -> bool:
@@ -57,9 +58,14 @@ class Noting(Desk):
         """As the test says."""
         return self.settled
 
+    def takes_s(self, process: Process) -> float:
+        """As the test says."""
+        return self.guess_s
+
     async def save(self, process: Process, *, least_new: int, limit_s: float) -> None:
-        """Note it."""
+        """Note it, and take as long as the test says, but no longer than `limit_s`."""
         self.saves.append((asyncio.get_running_loop().time(), least_new))
+        await asyncio.sleep(min(self.save_s, limit_s))
 
 
 @dataclass
@@ -77,6 +83,7 @@ class Scene:
     desk: Noting = field(default_factory=Noting)
     tests: list[float] = field(default_factory=list)
     is_up: bool = True
+    is_awaited: bool = False
 
     def keeper(self) -> Keeper:
         """Return it; to be called in the loop."""
@@ -90,7 +97,14 @@ class Scene:
             self.tests.append(asyncio.get_running_loop().time())
 
         shared: Shared = None  # type: ignore[assignment]  # the desk is ours
-        made = Keeper(shared, self.habits, spawn=spawn, is_up=lambda *_: self.is_up, test=test)
+        made = Keeper(
+            shared,
+            self.habits,
+            spawn=spawn,
+            is_up=lambda *_: self.is_up,
+            is_awaited=lambda: self.is_awaited,
+            test=test,
+        )
         made._desks["a"] = self.desk
         return made
 
@@ -170,6 +184,37 @@ async def test_before_a_sleep_is_saved_what_would_be_lost(
     await scene.keeper().before_sleep(Started(1), loses_cache=loses)
 
     assert [least for _, least in scene.desk.saves] == least_new
+
+
+@pytest.mark.parametrize(
+    ("guess_s", "save_s", "awaited_from_s", "held_up_s"),
+    [
+        (0.0, 0.5, 0.0, 0.5),
+        (3.0, 3.0, None, 3.0),
+        (0.0, 60.0, None, 5.0),
+        (0.0, 60.0, 0.0, 1.0),
+        (0.0, 60.0, 2.0, 3.0),
+        (3.0, 3.0, 0.0, 0.0),
+        (3.0, 3.0, 0.5, 1.5),
+    ],
+    ids=["short", "long", "hung", "hung, awaited", "awaited later", "long, awaited", "found out"],
+)
+def test_a_save_that_only_insures_holds_up_nobody_for_long(
+    guess_s: float, save_s: float, awaited_from_s: float | None, held_up_s: float
+) -> None:
+    """A second, once somebody waits; what is known to take longer isn't begun then."""
+    scene = Scene(Habits(), is_awaited=awaited_from_s == 0.0)
+    scene.desk.guess_s, scene.desk.save_s = guess_s, save_s
+
+    async def story() -> float:
+        loop = asyncio.get_running_loop()
+        if awaited_from_s:
+            loop.call_later(awaited_from_s, setattr, scene, "is_awaited", True)
+        began = loop.time()
+        await scene.keeper().before_sleep(Started(1), loses_cache=False)
+        return loop.time() - began
+
+    assert run(story()) == pytest.approx(held_up_s, abs=0.25)
 
 
 async def test_a_pause_in_the_middle_of_answers_waits_for_no_save() -> None:
