@@ -245,7 +245,9 @@ class Remembering:
     def _standing(self, model: str, generation: int) -> Standing:
         views = self._supervisor.views() if self._supervisor else ()
         view = next((v for v in views if (v.model, v.generation) == (model, generation)), None)
-        if view is None or view.unloading or view.state in (State.STOPPING, State.STOPPED):
+        if view is None or view.unloading or view.state is State.STOPPING:
+            return "leaving"
+        if view.state is State.STOPPED and view.error is None:
             return "leaving"
         return "up" if view.state is State.READY else "away"
 

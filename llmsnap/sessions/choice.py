@@ -86,6 +86,14 @@ def may_hold(slot: Slot, saved: Saved) -> bool:
     return slot.n_prompt_tokens is None or slot.n_prompt_tokens + SLACK >= saved.tokens
 
 
+def may_be_left(slots: Sequence[Slot], ours: Container[int], wish: Wish) -> bool:
+    """Whether a request that was cut off may have left as much of `wish` in one of `slots`.
+
+    `ours`: the slots of which it is known what they hold.
+    """
+    return any(slot.id not in ours and (slot.n_prompt_tokens or 0) >= wish.tokens for slot in slots)
+
+
 def fresh_turns(turns: Sequence[Turn], latest: Turn, slots: int) -> list[Turn]:
     """Return the turns that may still be what slots hold, in order, once `latest` has ended."""
     found = [turn for turn in turns if not latest.continues(turn)] + [latest]

@@ -14,6 +14,7 @@ from llmsnap.sessions.choice import (
     are_settled,
     free_slot,
     fresh_turns,
+    may_be_left,
     may_hold,
     unknown_slots,
 )
@@ -65,6 +66,8 @@ class Desk:
         self._traffic = Traffic()
         self._turns: list[Turn] = []
         """Those that have ended, in the order of their beginning; the slots hold some of them."""
+        self._cut: list[Turn] = []
+        """Those that ended before their answers did, whose prompts slots may hold, too."""
         self._proofs = Proofs(model, shared.vault, shared.tell, shared.now)
         self._saver = Saver(model, shared, self._proofs)
         self._restorer = Restorer(model, shared, self._proofs)
@@ -86,7 +89,7 @@ class Desk:
         self._process, self._subject, self._identity = process, subject, None
         self._slot_count = slot_count(subject.argv, subject.env)
         self._empties_idle = empties_idle(subject.argv, subject.env)
-        self._turns, self._traffic = [], Traffic()
+        self._turns, self._cut, self._traffic = [], [], Traffic()
         self._inherited = None if subject.is_adopted else {}
 
     # ---- requests ------------------------------------------------------------------------------
@@ -143,6 +146,10 @@ class Desk:
 
     async def _prepare(self, turn: Turn) -> int | None:
         """Do as `make_ready` says. Raises NotYet where that may still be done, but not now."""
+        process = self._process
+        assert process is not None
+        if self._shared.standing(process.model, process.generation) == "away":
+            raise NotYet(_LOOK_S)  # it was put to sleep in the middle of its answers
         self._shared.flush()
         chain, who = await turn.chain(), await self._who()
         if chain is None or self.refusal:
@@ -151,6 +158,9 @@ class Desk:
         state = await self._state(waits=wish is not None)
         if state is None or self.refusal:
             return None
+        if wish is not None and await self._restorer.are_like(turn, chain, self._cut, wish):
+            ours = holders(state.turns, state.slots)
+            wish = None if may_be_left(state.slots, ours, wish) else wish
         slot = self._choose(turn, wish, state)
         if state.is_full or self._empties_idle:
             least = 1 if state.is_full else self.min_tokens
@@ -170,7 +180,10 @@ class Desk:
         if turn is None:
             return False
         self._line.stir()
+        if not turn.is_whole and turn.record.forwarded_at:
+            self._cut = [*self._cut, turn][-self._slot_count :]
         if turn.is_whole:
+            self._restorer.learn(turn)
             self._turns = fresh_turns(self._turns, turn, self._slot_count)
             if turn.restored is not None and self._identity is not None:
                 self.refusal = self._proofs.prove(turn, turn.restored, self._identity)
@@ -196,7 +209,7 @@ class Desk:
     def forget(self, process: Process) -> None:
         """Take in that the slots of `process` are empty."""
         if self._is_of(process):
-            self._turns, self._inherited = [], {}
+            self._turns, self._cut, self._inherited = [], [], {}
             self._traffic.forget()
 
     def takes_s(self, process: Process) -> float:

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _LEAST_S: Final = 10.0
 _BYTES_PER_S: Final = 50 * 1024**2
 """A disk that is slower than that is given up on."""
+_TELLING_TOKENS: Final = 64
+"""A shorter prompt doesn't tell how long a token takes."""
 _STEP_S: Final = 1.0
 _NEVER_S: Final = 86400.0
 _LATER_S: Final = 0.5
@@ -37,6 +39,10 @@ class Restorer:
         self._shared = shared
         self._vault = shared.vault
         self._proofs = proofs
+        self._read_token_s = 0.0
+        """What the server takes to read a token of a prompt; 0: not seen yet."""
+        self._byte_s = 0.0
+        """The same for a byte of a saved conversation."""
         self._doubtful: set[str] = set()
         """Files that didn't come back beside what other slots held."""
 
@@ -58,13 +64,28 @@ class Restorer:
                 reason = difference(other.saved.facts, who.facts) or refusal_of(who, other.saved)
                 self._refuse(other.saved, reason or no_branches)
             return None
-        if wish.tokens < min_tokens:
+        if wish.tokens < min_tokens or not self._is_worth_it(wish):
             return None
-        for earlier in held:
-            there = await earlier.chain() if earlier.scope == turn.scope else None
+        return None if await self.are_like(turn, chain, held, wish) else wish
+
+    async def are_like(self, turn: Turn, chain: Chain, others: Sequence[Turn], wish: Wish) -> bool:
+        """Whether one of `others` has as much in common with `turn` as what it would have back."""
+        for other in others:
+            there = await other.chain() if other.scope == turn.scope else None
             if there is not None and chain.shared_with(there.marks) >= wish.shared:
-                return None
-        return wish
+                return True
+        return False
+
+    def learn(self, turn: Turn) -> None:
+        """Take in how long the server took to read a prompt."""
+        tokens = turn.record.tokens
+        if tokens is not None and tokens.prompt_s and (tokens.computed or 0) >= _TELLING_TOKENS:
+            self._read_token_s = tokens.prompt_s / (tokens.computed or 1)
+
+    def _is_worth_it(self, wish: Wish) -> bool:
+        """Whether to restore is quicker than to read, as far as anybody knows."""
+        read_s = wish.tokens * self._read_token_s
+        return not read_s or read_s > wish.saved.kept.size * self._byte_s
 
     async def is_fit(self, saved: Saved, slot: Slot, state: State) -> bool:
         """Say whether `saved` may be read into `slot`; what is broken is set aside."""
@@ -102,7 +123,9 @@ class Restorer:
         self, process: Process, saved: Saved, slot: int, state: State, limit_s: float
     ) -> None:
         try:
+            began = asyncio.get_running_loop().time()
             found = await self._in_time(process, saved, slot, limit_s)
+            self._byte_s = (asyncio.get_running_loop().time() - began) / max(1, saved.kept.size)
             self._proofs.survived(state.who)
             if found.n_restored != saved.tokens:
                 raise SlotsFailed(f"{found.n_restored} of {saved.tokens} tokens came back")

@@ -28,6 +28,8 @@ _GUESS_BYTES: Final = 32 * 1024
 """A token, before the first save has told."""
 _PATIENCE_S: Final = 1.0
 """A save for which a request would have to wait longer isn't made."""
+_LONGEST_S: Final = 3.0
+"""After so long it is given up where a request waits for it."""
 
 
 class Around(Protocol):
@@ -86,12 +88,18 @@ class Saver:
     async def save_displaced(self, state: State, *, least_new: int = 1) -> str:
         """Save what isn't before a request takes its place; returns as `save` does.
 
-        Nothing is done where that takes too long.
+        Nothing is done where that takes too long; what does after all isn't waited for.
         """
         longest = max((turn.held for turn in state.turns if not turn.is_saved), default=0)
         if not longest or self.takes_s(longest) > _PATIENCE_S:
             return ""
-        return await self.save(state, least_new=least_new)
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                return await self.save(state, least_new=least_new)
+        except TimeoutError:
+            self._token_s = _LONGEST_S / longest
+            self._failed(f"a request waits for its slot, and it takes over {_LONGEST_S:g} s")
+            return ""
 
     def takes_s(self, tokens: int) -> float:
         """Return how long it takes to save so many, by the last save; 0: nobody knows."""

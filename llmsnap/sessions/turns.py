@@ -16,6 +16,8 @@ _LONG_BYTES: Final = 256 * 1024
 SLACK: Final = 2
 """By how many tokens a slot may differ from what the answer tells: the last one may be missing."""
 _BEGINNING: Final = 0.9
+_OVERTAKING_S: Final = 1.0
+"""Of two requests that were sent within this time, the second may have been the server's first."""
 
 
 class Told(Protocol):
@@ -29,6 +31,12 @@ class Told(Protocol):
 
     @property
     def generated(self) -> int | None: ...
+
+    @property
+    def computed(self) -> int | None: ...
+
+    @property
+    def prompt_s(self) -> float | None: ...
 
 
 class Answered(Protocol):
@@ -109,6 +117,12 @@ class Turn:
             and self.body.startswith(earlier.body[:start])
         )
 
+    def is_twin_of(self, other: Turn) -> bool:
+        """Whether it can't be told which of the two left a slot with so many tokens."""
+        apart_s = abs(self.record.forwarded_at - other.record.forwarded_at)
+        are_alike = abs(self.held - other.held) <= SLACK and apart_s < _OVERTAKING_S
+        return self is not other and are_alike and self.record.forwarded_at > 0
+
     async def chain(self) -> Chain | None:
         """Return what it is known by; None: it is no conversation."""
         if not self._is_read:
@@ -145,7 +159,8 @@ def holders(turns: Sequence[Turn], slots: Iterable[Slot]) -> dict[int, Turn]:
     """Return which of `turns`, in the order in which they began, each slot holds, by its id.
 
     A slot is known by how many tokens it holds, and by the order of the requests. It isn't in there
-    when no turn would leave it so: then somebody else's request is in it, or half an answer.
+    when no turn would leave it so: then somebody else's request is in it, or half an answer; nor
+    when it can't be told which of two turns it is.
     """
     left, found = list(turns), {}
     for slot in sorted(slots, key=lambda slot: slot.id_task, reverse=True):
@@ -153,7 +168,7 @@ def holders(turns: Sequence[Turn], slots: Iterable[Slot]) -> dict[int, Turn]:
         if turn is not None:
             left.remove(turn)
             found[slot.id] = turn
-    return found
+    return {id_: turn for id_, turn in found.items() if not any(map(turn.is_twin_of, turns))}
 
 
 def _may_be_in(turn: Turn, slot: Slot) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from pathlib import Path
 
 import psutil
@@ -9,6 +11,7 @@ import pytest
 
 from tests.e2e.conftest import ONE_AT_A_TIME, Configure
 from tests.e2e.test_sessions import LONG, Talk, say
+from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.swap import swap
 from tests.helpers.waiting import eventually
@@ -23,13 +26,18 @@ LOSES_ITS_CACHE = """    sleepMode: endpoints
     wakeEndpoints: [{endpoint: /health, method: GET}]"""
 
 
-async def put_to_sleep(proxy: ProxyProcess) -> None:
-    """As soon as it is known how that goes."""
+async def driver_known(proxy: ProxyProcess) -> None:
+    """Wait until it is known how the model sleeps."""
 
     async def can_sleep() -> bool:
         return bool((await proxy.models())["a"]["driver"])
 
     await eventually(can_sleep, what="a can sleep")
+
+
+async def put_to_sleep(proxy: ProxyProcess) -> None:
+    """As soon as it is known how that goes."""
+    await driver_known(proxy)
     status, answer = await proxy.post("/api/models/sleep/a")
     assert (status, answer["state"]) == (200, "asleep"), answer
 
@@ -87,3 +95,31 @@ async def test_what_sleeps_is_woken_to_be_saved_only_if_that_is_wanted(
         assert saved_files(proxy) == wakes
         found = await say(proxy, talk, "go on")
         assert (found["cache_n"] >= 0.95 * held) == wakes
+
+
+@pytest.mark.usefixtures("swap")
+async def test_e16_a_save_that_hangs_holds_up_nobody_for_long(tmp_path: Path) -> None:
+    """The cache survives the sleep: who waits for the room waits no longer for its insurance."""
+    saved = tmp_path / "saved"
+    command = (
+        f"{sys.executable} -m tests.helpers.fake_llama --host 127.0.0.1 -np 1 --port ${{PORT}} "
+        f"--slot-save-path {saved}/"
+    )
+    config = f"""
+        {ONE_AT_A_TIME}
+        startPort: {free_ports(2)}
+        sleep: {BY_PAGEOUT}
+        sessions: {{dir: {saved}}}
+        models:
+          a: {{engine: llama-server, cmd: '{command}', ram: 400MiB, env: [FAKE_FAULT=stuck]}}
+          b: {{engine: llama-server, cmd: '{command}', ram: 400MiB}}
+    """
+    async with running_proxy(config, tmp_path) as proxy:
+        await proxy.chat("a", LONG)
+        await driver_known(proxy)
+        began = asyncio.get_running_loop().time()
+        await proxy.chat("b")
+        took_s = asyncio.get_running_loop().time() - began
+        print(f"swap took {took_s:.2f} s")
+        assert await proxy.state("a") == "asleep"
+        assert "sleeps unsaved: somebody waits" in proxy.log

@@ -10,7 +10,7 @@ import pytest
 
 from llmsnap.errors import UpstreamLost
 from llmsnap.sessions.slots import Late, Lost, Refused, Slot
-from llmsnap.sessions.turns import Turn
+from llmsnap.sessions.turns import Turn, holders
 from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.tokens import Tokens
 from tests.helpers.waiting import eventually
@@ -189,9 +189,10 @@ async def test_a_restore_may_take_longer_while_its_process_sleeps(
     monkeypatch.setattr("llmsnap.sessions.restoring._LEAST_S", 0.01)
     monkeypatch.setattr("llmsnap.sessions.restoring._STEP_S", 0.01)
     end(stage, busy)
-    stage.standing = "away"
     stage.slots.may_restore.clear()
     waiting = sending(stage, "one|two")
+    await eventually(lambda: "restore" in stage.slots.orders)
+    stage.standing = "away"
     await still(waiting)
     stage.slots.may_restore.set()
     turn = await waiting
@@ -227,3 +228,80 @@ async def test_a_process_that_is_ended_in_the_middle_takes_no_file_along(stage: 
         await stage.ask("one|two")
     assert stage.files() == files
     assert stage.desk.refusal == ""
+
+
+async def test_nothing_is_asked_of_a_process_that_sleeps(stage: Stage, busy: Turn) -> None:
+    """It was paused in the middle of its answers; who waits for a slot waits on."""
+    stage.standing = "away"
+    stage.slots.list_says = AssertionError("it was asked")  # type: ignore[assignment]
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    stage.standing, stage.slots.list_says = "up", None
+    end(stage, busy)
+    assert (await waiting).restored is not None
+
+
+async def cut_off(stage: Stage, text: str, *, reached: int) -> None:
+    """Ask, and leave when the server has read so many tokens."""
+    turn = await send(stage, turn_of(text))
+    assert isinstance(turn.record, RequestRecord)
+    turn.record.status, turn.record.ended_at, turn.record.error = 200, monotonic(), "it left"
+    task = stage.slots.slot.id_task + 1
+    stage.slots.slot = Slot(0, n_ctx=4096, id_task=task, n_prompt_tokens=reached)
+    stage.desk.answered(turn.record)
+
+
+@pytest.mark.parametrize(("reached", "restores"), [(3000, 1), (100, 2)])
+async def test_u134_e18_what_was_read_for_a_client_that_left_stays(
+    stage: Stage, reached: int, restores: int
+) -> None:
+    """It asks again: its slot has more of that than what was saved, unless it left at once."""
+    await stage.ask("a beginning that is long|one")
+    await stage.stop()
+    stage.start()
+    stage.slots.orders.clear()
+    await cut_off(stage, "a beginning that is long|another", reached=reached)
+    await send(stage, turn_of("a beginning that is long|another"))
+    assert stage.slots.orders == restores * ["restore"]
+
+
+async def test_what_is_slower_than_reading_isnt_restored(stage: Stage) -> None:
+    """As a little part of a long conversation on a fast machine, by what both took before."""
+    await stage.ask("a beginning that is long|one")
+    await stage.stop()
+    stage.start()
+    stage.desk._restorer._read_token_s, stage.desk._restorer._byte_s = 1e-4, 1.0
+    await stage.ask("a beginning that is long|another")
+    assert stage.slots.orders == ["save"]
+    stage.desk._restorer._byte_s = 1e-6
+    stage.start()
+    await stage.ask("a beginning that is long|a third")
+    assert stage.slots.orders == ["save", "restore"]
+
+
+async def test_e16_a_save_that_hangs_is_given_up_for_who_waits_for_its_slot(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And isn't tried again for the next one."""
+    monkeypatch.setattr("llmsnap.sessions.saving._PATIENCE_S", 0.1)
+    monkeypatch.setattr("llmsnap.sessions.saving._LONGEST_S", 0.2)
+    await stage.ask("one")
+    stage.slots.may_save.clear()
+    for text in ("another", "a third"):
+        await asyncio.wait_for(stage.ask(text), 30)
+    assert stage.slots.orders == ["save"]
+    assert stage.outcomes == [("save", "failed")]
+
+
+async def test_of_two_that_are_alike_nobody_knows_which_slot_is_whose(stage: Stage) -> None:
+    """Sent at once, and as long: the server may have had the second one first."""
+    turns = [turn_of("one"), turn_of("another")]
+    for number, turn in enumerate(turns):
+        turn.number = number
+        assert isinstance(turn.record, RequestRecord)
+        turn.record.tokens = Tokens(computed=TOKENS, cached=0, generated=1)
+        turn.record.forwarded_at = 100.0
+    slots = [Slot(number, 4096, False, number, TOKENS) for number in (0, 1)]
+    assert holders(turns, slots) == {}
+    turns[1].record.forwarded_at = 102.0  # type: ignore[misc]
+    assert holders(turns, slots) == {0: turns[0], 1: turns[1]}
