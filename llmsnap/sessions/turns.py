@@ -119,9 +119,11 @@ class Turn:
 
     def is_twin_of(self, other: Turn) -> bool:
         """Whether it can't be told which of the two left a slot with so many tokens."""
-        apart_s = abs(self.record.forwarded_at - other.record.forwarded_at)
-        are_alike = abs(self.held - other.held) <= SLACK and apart_s < _OVERTAKING_S
-        return self is not other and are_alike and self.record.forwarded_at > 0
+        if self is other or abs(self.held - other.held) > SLACK:
+            return False
+        first, second = sorted((self.record, other.record), key=lambda one: one.forwarded_at)
+        apart_s = second.forwarded_at - first.forwarded_at
+        return apart_s < _OVERTAKING_S and second.forwarded_at < first.ended_at
 
     async def chain(self) -> Chain | None:
         """Return what it is known by; None: it is no conversation."""

@@ -293,15 +293,101 @@ async def test_e16_a_save_that_hangs_is_given_up_for_who_waits_for_its_slot(
     assert stage.outcomes == [("save", "failed")]
 
 
-async def test_of_two_that_are_alike_nobody_knows_which_slot_is_whose(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("times", "took_s", "is_known"),
+    [([100.0, 100.1], 5.0, False), ([100.0, 102.0], 5.0, True), ([100.0, 100.1], 0.05, True)],
+    ids=["at once", "later", "after the end"],
+)
+def test_of_two_that_are_alike_nobody_knows_which_slot_is_whose(
+    times: list[float], took_s: float, is_known: bool
+) -> None:
     """Sent at once, and as long: the server may have had the second one first."""
-    turns = [turn_of("one"), turn_of("another")]
-    for number, turn in enumerate(turns):
-        turn.number = number
+    turns = []
+    for number, forwarded_at in enumerate(times):
+        turn = turn_of(f"{number}")
         assert isinstance(turn.record, RequestRecord)
         turn.record.tokens = Tokens(computed=TOKENS, cached=0, generated=1)
-        turn.record.forwarded_at = 100.0
+        turn.record.forwarded_at, turn.record.ended_at = forwarded_at, forwarded_at + took_s
+        turns.append(turn)
     slots = [Slot(number, 4096, False, number, TOKENS) for number in (0, 1)]
-    assert holders(turns, slots) == {}
-    turns[1].record.forwarded_at = 102.0  # type: ignore[misc]
-    assert holders(turns, slots) == {0: turns[0], 1: turns[1]}
+    assert holders(turns, slots) == ({0: turns[0], 1: turns[1]} if is_known else {})
+
+
+LONG = "a conversation that is long enough " * 10
+
+
+async def test_what_goes_on_from_the_last_one_stands_in_line_too(stage: Stage, busy: Turn) -> None:
+    """Though it is in the slot: who came before is to have that, and must have reached it."""
+    end(stage, busy)
+    last = await send(stage, turn_of(LONG))
+    stage.slots.slot = BUSY
+    end(stage, last)
+    assert not stage.desk.begins(turn_of(f"{LONG}|go on"), stage.process)
+
+    stage.slots.slot = BUSY  # by somebody nobody knows
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    assert stage.desk.begins(turn_of(f"{LONG}|go on"), stage.process)
+    stage.slots.slot = IDLE
+    turn = await waiting
+    assert stage.desk.begins(turn_of(f"{LONG}|go on"), stage.process)
+    end(stage, turn)
+    assert not stage.desk.begins(turn_of("one|two|three"), stage.process)
+
+
+async def test_a_slot_that_the_servers_own_queue_is_about_to_fill_isnt_free(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was seen at rest between two requests, and isn't on a second look."""
+    assert isinstance(busy.record, RequestRecord)
+    busy.record.forwarded_at -= 10
+    seen = iter([IDLE, BUSY])
+
+    async def list_slots(server: object) -> list[Slot]:
+        return [next(seen, stage.slots.slot)]
+
+    monkeypatch.setattr(stage.slots, "list", list_slots)
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    assert stage.slots.orders == []
+    end(stage, busy)
+    await waiting
+
+
+async def test_the_end_of_a_request_is_news(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits needn't look again and again."""
+    monkeypatch.setattr("llmsnap.sessions.desk._LOOK_S", 60.0)
+    waiting = sending(stage, "one|two")
+    await still(waiting)
+    end(stage, busy)
+    await asyncio.wait_for(waiting, 10)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_beside_others_nothing_is_said_of_restores(stage: Stage, when: str) -> None:
+    """They may have taken the slot: then it isn't the restore that was of no use."""
+    await stage.ask("one")
+    await stage.stop()
+    stage.start()
+    stage.slots.beside = [Slot(1, n_ctx=4096, id_task=-1)]
+    if when == "before":
+        await send(stage, turn_of("another"))
+        stage.slots.beside = [Slot(1, n_ctx=4096, id_task=0, is_processing=True)]
+    turn = await send(stage, turn_of("one|two"))
+    stage.slots.slot = BUSY
+    if when == "after":
+        await send(stage, turn_of("another"))
+    end(stage, turn, cached=3)
+    assert stage.outcomes == [("save", "saved")]
+
+
+async def test_a_server_isnt_asked_where_nothing_is_due(stage: Stage) -> None:
+    """Its conversation has grown by less than is worth a file."""
+    await stage.ask("one")
+    await stage.stop()
+    await stage.ask("one|two", tokens=TOKENS + 10)
+    stage.slots.list_says = AssertionError("it was asked")  # type: ignore[assignment]
+    await stage.desk.save(stage.process, least_new=256, limit_s=10)
+    assert stage.slots.orders == ["save"]
