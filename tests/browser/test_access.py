@@ -101,9 +101,11 @@ async def test_nothing_is_wrong_on_a_phone(opened: Open, tmp_path: Path) -> None
     assert {place: found for place, found in wrong.items() if found} == {}
 
 
-async def test_long_names_leave_room_for_the_rest(opened: Open, tmp_path: Path) -> None:
-    """On a wide screen neither the page nor a table has to be scrolled sideways for them."""
-    async with full(tmp_path) as proxy, opened(proxy, may_fail=True) as window:
+@pytest.mark.parametrize("width", [320, 820, 1280])
+async def test_long_names_leave_room_for_the_rest(opened: Open, tmp_path: Path, width: int) -> None:
+    """Neither the page nor a table has to be scrolled sideways, be it a phone, a tablet or a PC."""
+    viewport = {"width": width, "height": 900}
+    async with full(tmp_path) as proxy, opened(proxy, may_fail=True, viewport=viewport) as window:
         for place in PLACES:
             await unfold(window, place)
             assert await look(window.page, "wide") == []
