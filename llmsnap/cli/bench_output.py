@@ -20,7 +20,7 @@ from llmsnap.bench.report import Report, write, write_text
 from llmsnap.bench.rows import COLUMNS, table
 from llmsnap.bench.run import INTERRUPTED, Progress
 from llmsnap.bench.swap import SwapBench
-from llmsnap.cli.tables import made_table, print_table
+from llmsnap.cli.tables import fitting, print_table
 from llmsnap.config.quantities import span_text
 from llmsnap.errors import LlmsnapError
 
@@ -58,8 +58,10 @@ class Screen:
         if not self._is_terminal:
             click.echo(line, err=True)
             return
-        rows = made_table(COLUMNS, table(self._report))
-        self._live.update(Group(rows, Text(line, style="dim")), refresh=True)
+        rows = table(self._report)
+        shown = [fitting(self._live.console, COLUMNS, rows)] if rows else []
+        # The line comes first: what a terminal has no room for is left out at the end.
+        self._live.update(Group(Text(line, style="dim"), *shown), refresh=True)
 
     @property
     def _is_terminal(self) -> bool:
@@ -124,7 +126,8 @@ def _writable(_: click.Context, __: click.Parameter, path: Path | None) -> Path 
 
 def finish(report: Report, files: dict[str, Path | None]) -> None:
     """Print the report, write the files of `writes_reports`, and leave with the exit code."""
-    print_table(COLUMNS, table(report))
+    if rows := table(report):
+        print_table(COLUMNS, rows)
     for title, remarks in report.remarks():
         for remark in remarks:
             click.echo(f"{title.lower()}: {remark}")

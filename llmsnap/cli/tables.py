@@ -30,7 +30,7 @@ _WIDE: Final = 10_000
 def print_table(columns: Sequence[str], rows: Rows) -> None:
     """Print `rows` under `columns`."""
     console = _console()
-    console.print(_fitting(console, columns, list(rows)))
+    console.print(fitting(console, columns, list(rows)))
 
 
 class LiveTable:
@@ -53,7 +53,7 @@ class LiveTable:
 
     def show(self, rows: Rows) -> None:
         """Show `rows` in place of those before."""
-        table = _fitting(self._console, self._columns, list(rows))
+        table = fitting(self._console, self._columns, list(rows))
         if self._console.is_terminal:
             self._live.update(table, refresh=True)
         else:
@@ -66,9 +66,9 @@ def _console() -> Console:
     return Console(highlight=False, width=_WIDE)
 
 
-def _fitting(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def fitting(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return the table as it is; narrower if it doesn't fit, and at last a line a cell."""
-    table = made_table(columns, rows)
+    table = _made_table(columns, rows)
     unbounded = console.options.update(max_width=_WIDE)
     if not rows or console.measure(table, options=unbounded).maximum <= console.width:
         return table
@@ -121,7 +121,7 @@ def _listed(filled: Sequence[tuple[str, Sequence[str]]]) -> Table:
     return table
 
 
-def made_table(columns: Sequence[str], rows: Rows) -> Table:
+def _made_table(columns: Sequence[str], rows: Rows) -> Table:
     """Return `rows` under `columns`."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
