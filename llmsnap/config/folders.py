@@ -62,7 +62,9 @@ def models_in(folder: Path) -> list[FoundModel]:
 def _folders(top: Path) -> Iterator[tuple[Path, Sequence[str]]]:
     for at, below, names in os.walk(top, onerror=_raise_first(top)):
         below[:] = sorted(name for name in below if not name.startswith("."))
-        yield Path(at), sorted(name for name in names if name.endswith(".gguf"))
+        models = (name for name in names if name.endswith(".gguf"))
+        # Not links that lead nowhere, as caches have them, nor pipes.
+        yield Path(at), sorted(name for name in models if os.path.isfile(os.path.join(at, name)))
 
 
 def _raise_first(top: Path) -> Callable[[OSError], None]:
@@ -123,6 +125,8 @@ def _options(path: Path, projector: Path | None) -> tuple[tuple[str, ...], ...]:
 
 def _size_note(path: Path) -> str:
     parts = parts_of(str(path))
-    size = sum(Path(part).stat().st_size for part in parts)
-    said = rough_size(size)
+    try:
+        said = rough_size(sum(Path(part).stat().st_size for part in parts))
+    except OSError:  # it has gone since it was found; who asks for it is told so
+        said = "its file is gone"
     return said if len(parts) == 1 else f"{said} in {len(parts)} files"

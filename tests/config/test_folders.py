@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,23 @@ def test_a_folder_without_models_is_an_error(tmp_path: Path, name: str) -> None:
     """It says so, and what to do."""
     with pytest.raises(ConfigError, match=r"put models into it|check the path"):
         folder_text(tmp_path / name)
+
+
+def test_what_is_no_file_is_no_model(tmp_path: Path) -> None:
+    """Links that lead nowhere, pipes and folders may be called as models are."""
+    put(tmp_path, "a.gguf", "folder.gguf/read.me")
+    (tmp_path / "gone.gguf").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "a.gguf")
+    os.mkfifo(tmp_path / "pipe.gguf")
+
+    assert [*found(tmp_path)] == ["a", "link"]
+
+
+def test_a_model_may_go_while_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a download is moved: the others are served, and it is said of that one."""
+    put(tmp_path, "a.gguf", "b.gguf")
+    monkeypatch.setattr("llmsnap.config.folders.parts_of", lambda path: (f"{path}.part",))
+
+    assert [model.notes for model in models_in(tmp_path)] == [("its file is gone",)] * 2
