@@ -17,7 +17,7 @@ from llmsnap.config.faults import Fault, Line
 from llmsnap.config.folders import folder_text, models_in
 from llmsnap.config.generated import config_text
 from llmsnap.config.presets import models_of, preset_text
-from llmsnap.config.yamlnodes import ListNode, MapNode, Node, ScalarNode, joined
+from llmsnap.config.yamlnodes import MAX_CHARS, ListNode, MapNode, Node, ScalarNode, joined
 from llmsnap.errors import ConfigError
 
 IDENTITY_MAPS: Final = frozenset(
@@ -30,6 +30,8 @@ IDENTITY_MAPS: Final = frozenset(
 
 _SUFFIXES: Final = frozenset({".yml", ".yaml"})
 _PRESET: Final = ".ini"
+_MOST_BYTES: Final = 4 * MAX_CHARS
+"""As UTF-8; nobody reads a model's 20 GB into memory that was named by mistake."""
 
 
 def files_of(config: Path | None, folder: Path | None) -> list[Path]:
@@ -94,7 +96,14 @@ def _together(folder: Path, preset: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ConfigError(
+                f"{path}: over {_MOST_BYTES // 1024**2} MiB, so it is no configuration; "
+                "name another file"
+            )
+        return data.decode("utf-8")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"{path}: can't be read: {reason}; check the path") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmsnap.config.loader import Loaded, load, loads_all
-from llmsnap.config.sources import files_of
+from llmsnap.config.sources import files_of, text_of
 from llmsnap.errors import ConfigError
 
 A = "models: {a: {cmd: 'z ${PORT}'}}\n"
@@ -125,3 +125,13 @@ def test_folders_without_files(tmp_path: Path) -> None:
     assert files_of(tmp_path / "x", tmp_path) == [tmp_path / "x"]
     with pytest.raises(ConfigError, match="no such file or directory; check the path"):
         files_of(None, tmp_path / "missing")
+
+
+def test_a_model_that_is_named_by_mistake_isnt_read(tmp_path: Path) -> None:
+    """It may be larger than memory."""
+    path = tmp_path / "model.gguf"
+    with path.open("wb") as file:
+        file.truncate(10**12)
+
+    with pytest.raises(ConfigError, match="so it is no configuration"):
+        text_of(path)
