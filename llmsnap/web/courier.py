@@ -65,7 +65,7 @@ class Courier:
 
         async def send() -> None:
             try:
-                await order.send(connection, head)
+                await order.send(connection, head, reply.patience)
             except LlmsnapError as error:
                 reply.fail(error)
             except ConnectionError:

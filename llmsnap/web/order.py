@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,7 @@ from llmsnap.web.body import HeldBody, unmap
 from llmsnap.web.edits import Segment
 from llmsnap.web.head import Head
 from llmsnap.web.headers import CHUNKED, content_length, request_head
+from llmsnap.web.patience import Patience
 from llmsnap.web.peering import peer_headers
 from llmsnap.web.upstream import UpstreamConnection
 
@@ -85,13 +87,17 @@ class Order:
             more=self.more + _PLAIN if self.wants_plain else self.more,
         )
 
-    async def send(self, connection: UpstreamConnection, head: bytes) -> None:
+    async def send(
+        self, connection: UpstreamConnection, head: bytes, patience: Patience | None = None
+    ) -> None:
         """Send head and body as fast as the server takes them, while it is there.
 
-        Raises BodyTooLarge and BadRequest out of what is still to come.
+        `patience` with the server is suspended while the client is waited for. Raises BodyTooLarge
+        and BadRequest out of what is still to come.
         """
         connection.transport.write(head)
-        async for part in self._parts():
+        parts = self._parts()
+        while (part := await _next(parts, patience)) is not None:
             await connection.drain()
             if not connection.is_open:
                 return
@@ -111,6 +117,11 @@ class Order:
                 yield _chunk(piece) if in_chunks else piece
         if in_chunks:
             yield b"0\r\n\r\n"
+
+
+async def _next(parts: AsyncIterator[Segment], patience: Patience | None) -> Segment | None:
+    with patience.clients_turn() if patience else nullcontext():
+        return await anext(parts, None)
 
 
 def _chunk(part: Segment) -> bytes:

@@ -11,7 +11,7 @@ from llmsnap.telemetry.record import RequestRecord
 from llmsnap.telemetry.tokens import END_BYTES, Excerpt
 from llmsnap.web.delivery import Delivery
 from llmsnap.web.headers import Answer, timings
-from llmsnap.web.sse import Silence
+from llmsnap.web.patience import Patience
 from llmsnap.web.upstream import UpstreamConnection
 
 PACE_S: Final = 0.001
@@ -43,8 +43,8 @@ class Reply:
     _has_begun = False
     _is_stream = False
     _received_at = 0.0
-    _header_limit: asyncio.TimerHandle | None = None
-    _stall: Silence | None = None
+    patience: Patience | None = None
+    """With the server; None: there is no limit."""
 
     def __init__(
         self,
@@ -64,11 +64,16 @@ class Reply:
 
     def limit_header(self, limit_s: float, late: Callable[[], LlmsnapError]) -> None:
         """Fail with `late()` unless the answer begins within `limit_s`."""
-        self._header_limit = self._loop.call_later(limit_s, lambda: self.fail(late()))
+        self._limits().limit_header(limit_s, lambda: self.fail(late()))
 
     def limit_silence(self, limit_s: float, broken: Callable[[], None]) -> None:
         """Call `broken` whenever the upstream was silent for `limit_s`."""
-        self._stall = Silence(self._loop, limit_s, broken)
+        self._limits().limit_silence(limit_s, broken)
+
+    def _limits(self) -> Patience:
+        if self.patience is None:
+            self.patience = Patience(self._loop)
+        return self.patience
 
     def attach(self, connection: UpstreamConnection, *, is_head: bool) -> bool:
         """Take the next answer of `connection` in; False when it is over already."""
@@ -91,6 +96,8 @@ class Reply:
             if self._is_held_up:
                 await self._delivery.outlet.drain()
                 self._is_held_up = False
+                if self.patience is not None:
+                    self.patience.resume()
                 self._read_on()
         if self._failure is not None:
             raise self._failure
@@ -112,10 +119,8 @@ class Reply:
         """Let go of everything, of an upstream that still answers too."""
         self._end()
         self._delivery.close()
-        if self._header_limit is not None:
-            self._header_limit.cancel()
-        if self._stall is not None:
-            self._stall.end()
+        if self.patience is not None:
+            self.patience.end()
 
     # ---- the upstream's news -------------------------------------------------------------------
 
@@ -123,12 +128,12 @@ class Reply:
         """Hand on what came."""
         if complete:
             self._connection = None  # it is free for others already
-        if self._stall is not None:
-            self._stall.note()
+        if self.patience is not None:
+            self.patience.heard()
         if answer is not None:
             self._has_begun = True
-            if self._header_limit is not None:
-                self._header_limit.cancel()
+            if self.patience is not None:
+                self.patience.begun()
             self._is_stream = answer.is_event_stream
             timing = self._begin(answer, pieces if complete else [])
             self._record.feed(pieces)
@@ -189,6 +194,8 @@ class Reply:
         if self._connection is not None and self._connection.is_open and not self._is_held_up:
             self._connection.transport.pause_reading()
             self._is_held_up = True
+            if self.patience is not None:
+                self.patience.suspend()
             self._wake()
 
     def _pace(self) -> None:
@@ -211,6 +218,8 @@ class Reply:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon()
+        if self.patience is not None and not isinstance(self._failure, Broken):
+            self.patience.end()
         self._wake()
 
     def _wake(self) -> None:

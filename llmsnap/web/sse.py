@@ -32,9 +32,12 @@ _LONGEST_END: Final = 4
 
 
 class Silence:
-    """Calls `broken` once nothing was noted for `after_s`, and again as long as that goes on."""
+    """Calls `broken` once nothing was noted for `after_s`, and again as long as that goes on.
 
-    __slots__ = ("_after_s", "_broken", "_loop", "_noted_at", "_timer")
+    While it `is_held` it calls nobody; who lets go of it notes something.
+    """
+
+    __slots__ = ("_after_s", "_broken", "_loop", "_noted_at", "_timer", "is_held")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, after_s: float, broken: Callable[[], None]
@@ -42,6 +45,7 @@ class Silence:
         self._loop = loop
         self._after_s = after_s
         self._broken = broken
+        self.is_held = False
         self._noted_at = loop.time()
         self._timer = loop.call_later(after_s, self._ring)
 
@@ -60,7 +64,8 @@ class Silence:
             self.note()
             due = self._noted_at + self._after_s
             self._timer = self._loop.call_at(due, self._ring)
-            self._broken()
+            if not self.is_held:
+                self._broken()
         else:
             self._timer = self._loop.call_at(due, self._ring)
 

@@ -381,7 +381,7 @@ STALLING = ModelConfig(cmd="serve a", stall_timeout_s=0.2)
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     """What pings and the limit on a silence go by."""
     clock = HandClock()
-    clock.keeps(monkeypatch, "sse", "reply")
+    clock.keeps(monkeypatch, "sse", "patience")
     return clock
 
 
