@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -22,6 +23,7 @@ from llmsnap.runtime.supervisor import Supervisor
 from llmsnap.runtime.tasks import Background, race
 from llmsnap.runtime.upstream import Upstream
 from llmsnap.sessions import catalogue
+from llmsnap.sessions.calendar import Calendar
 from llmsnap.sessions.catalogue import Catalogue, Saved
 from llmsnap.sessions.desk import Desk
 from llmsnap.sessions.keeper import BEFORE_STOP_S, Habits, Keeper
@@ -62,7 +64,7 @@ class Remembering:
             self._folder,
             Catalogue(self._store),
             _limits(self._settings),
-            _now,
+            Calendar(_now),
         )
 
     @asynccontextmanager
@@ -86,6 +88,7 @@ class Remembering:
             yield
         finally:
             await keeper.aclose()
+            self.vault.note_time()
             await self._store.aclose()
             await self._background.aclose()
 
@@ -161,7 +164,11 @@ class Remembering:
 
     def saved(self) -> list[Saved]:
         """Return all conversations that are saved, the least recently used first."""
-        return self.vault.catalogue.all()
+        on_the_wall = self.vault.calendar.on_the_wall
+        return [
+            replace(one, made=on_the_wall(one.made), used=on_the_wall(one.used))
+            for one in self.vault.catalogue.all()
+        ]
 
     def refusals(self) -> dict[str, str]:
         """Return why nothing is saved of some models, by their names."""
@@ -204,7 +211,7 @@ class Remembering:
             slots=Slots(),
             vault=self.vault,
             tell=self._tell,
-            now=_now,
+            now=self.vault.calendar,
             standing=self._standing,
             restart=self._restart,
             flush=recorder.flush,

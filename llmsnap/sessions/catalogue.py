@@ -32,6 +32,10 @@ SCHEMA: Final = Schema(
             "CREATE TABLE session_verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, "
             "strikes INTEGER NOT NULL, reason TEXT NOT NULL, at REAL NOT NULL)",
         ),
+        (
+            "CREATE TABLE session_calendar (id INTEGER PRIMARY KEY CHECK (id = 0), "
+            "wall REAL NOT NULL, counted REAL NOT NULL)",
+        ),
     ),
 )
 _WRITTEN_S: Final = 2.0
@@ -41,6 +45,12 @@ _DROP: Final = "DELETE FROM sessions WHERE name = ?"
 _ALL: Final = "SELECT * FROM sessions ORDER BY used"
 _JUDGE: Final = "INSERT OR REPLACE INTO session_verdicts VALUES (?,?,?,?,?)"
 _JUDGED: Final = "SELECT * FROM session_verdicts"
+_REACHED: Final = "INSERT OR REPLACE INTO session_calendar VALUES (0, ?, ?)"
+_REACHED_BEFORE: Final = (
+    "SELECT wall, counted FROM session_calendar "
+    "UNION ALL SELECT used, used FROM (SELECT max(used) AS used FROM sessions) WHERE used > 0"
+)
+"""An index from before there was a calendar has been counted to its newest row, at least."""
 
 
 class Keeps(Protocol):
@@ -80,7 +90,7 @@ class Saved:
     kept: Kept
     made: float
     used: float
-    """Unix seconds, both."""
+    """Both as the calendar has counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ class Verdict:
     """Useless restores in a row."""
     reason: str = ""
     at: float = 0.0
-    """Unix seconds."""
+    """As the calendar has counted."""
 
 
 class Catalogue:
@@ -124,6 +134,19 @@ class Catalogue:
             self._saved.setdefault(saved.model, {}).setdefault(saved.name, saved)
         for key, word, strikes, reason, at in judged:
             self._verdicts.setdefault(str(key), Verdict(word, strikes, reason, at))
+
+    async def reached(self) -> tuple[float, float] | None:
+        """Return what the wall clock said last, and what the calendar had counted to then.
+
+        Raises StoreFailed.
+        """
+        await self._store.opened()
+        rows = await self._store.read(_REACHED_BEFORE)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def reach(self, wall: float, counted: float) -> None:
+        """Keep what the wall clock says, and what the calendar has counted to."""
+        self._store.write(_REACHED, (wall, counted))
 
     def all(self) -> list[Saved]:
         """Return everything, the least recently used first."""

@@ -9,13 +9,17 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final
 
 from llmsnap.config.quantities import size_text
+from llmsnap.errors import StoreFailed
 from llmsnap.sessions import files
+from llmsnap.sessions.calendar import Calendar
 from llmsnap.sessions.catalogue import Catalogue, Saved
 from llmsnap.sessions.files import KEPT, FileFault, Kept
 
@@ -30,6 +34,10 @@ _FREE_SHARE: Final = 20
 _GRACE_S: Final = 300.0
 """For how long a file may be there before its row: another proxy may be about to write that."""
 _BROKEN_S: Final = 86400.0
+_MOST_AT_ONCE: Final = 0.5
+"""The part of their greatest age that files grow older at once, whatever a clock says."""
+_LEAST_AT_ONCE_S: Final = 7200.0
+"""Ages are counted once an hour at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +51,23 @@ class Limits:
 
 
 class Vault:
-    """Keeps the files in `folder`; `now` gives Unix seconds."""
+    """Keeps the files in `folder`; `calendar` counts how old they are."""
 
     def __init__(
-        self, folder: Path, catalogue: Catalogue, limits: Limits, now: Callable[[], float]
+        self, folder: Path, catalogue: Catalogue, limits: Limits, calendar: Calendar
     ) -> None:
         self.folder = folder
         self.catalogue = catalogue
         self.fault = ""
         """Why nothing can be saved; empty: it can."""
-        self._limits = limits
-        self._now = now
+        self.calendar = calendar
+        self.adopt(limits)
 
     def adopt(self, limits: Limits) -> None:
         """Go by other limits, from the next save on, and the next time that it is tidied up."""
         self._limits = limits
+        age_s = limits.max_age_s or inf
+        self.calendar.most_s = max(age_s * _MOST_AT_ONCE, _LEAST_AT_ONCE_S)
 
     async def make_fit(self) -> bool:
         """Make the folder fit for use, or say in the log why that can't be.
@@ -74,25 +84,37 @@ class Vault:
         return True
 
     async def load(self) -> None:
-        """Learn what is there, and tidy it up."""
+        """Learn what is there, and how old it is, and tidy it up."""
+        calendar = self.calendar
+        if not calendar.is_taken_up:
+            with suppress(StoreFailed):  # the next one says so
+                reached = await self.catalogue.reached()
+                calendar.take_up(*(reached or (calendar.wall(), calendar())))
         await self.catalogue.refresh()
         await self.sweep()
+        self.note_time()
+
+    def note_time(self) -> None:
+        """Keep what time it is, for the next proxy to go on from."""
+        if self.calendar.is_taken_up:  # else it may count from another moment than the index
+            self.catalogue.reach(self.calendar.wall(), self.calendar())
 
     async def sweep(self) -> None:
         """Delete what is too old, and files that nobody knows; forget what isn't there."""
-        now, limit = self._now(), self._limits.max_age_s
+        now, limit = self.calendar(), self._limits.max_age_s
         old = [s.name for s in self.catalogue.all() if limit and s.used < now - limit]
         await self.delete(old)
         there = await asyncio.to_thread(files.sizes, self.folder)
         known = {saved.name for saved in self.catalogue.all()}
         self.catalogue.drop(known - there.keys())
+        wall = self.calendar.wall()  # that of the disk
         if self.catalogue.is_lasting:
             swept = await asyncio.to_thread(
                 files.sweep,
                 self.folder,
                 known,
-                older_than=now - _GRACE_S,
-                broken_before=now - _BROKEN_S,
+                older_than=wall - _GRACE_S,
+                broken_before=wall - _BROKEN_S,
             )
             if swept:
                 logger.info("%d files that no conversation belongs to were deleted", swept)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmsnap.errors import LlmsnapError
+from llmsnap.sessions.calendar import Calendar
 from llmsnap.sessions.catalogue import Catalogue
 from llmsnap.sessions.desk import Desk
 from llmsnap.sessions.outcome import Outcome
@@ -33,7 +34,7 @@ async def stage(tmp_path: Path, slots_kind: type[FakeSlots]) -> Stage:
     def restart(model: str, generation: int, error: LlmsnapError) -> None:
         restarts.append(generation)
 
-    vault = Vault(tmp_path / "s", Catalogue(MemoryStore()), Limits(2**30), lambda: 1e9)
+    vault = Vault(tmp_path / "s", Catalogue(MemoryStore()), Limits(2**30), Calendar(lambda: 1e9))
     assert await vault.make_fit()
     slots = slots_kind(vault.folder)
     shared = Shared(

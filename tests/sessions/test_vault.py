@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,17 +12,27 @@ from pathlib import Path
 import pytest
 
 from llmsnap.sessions import files
+from llmsnap.sessions.calendar import Calendar
 from llmsnap.sessions.catalogue import SCHEMA, Catalogue, Saved
 from llmsnap.sessions.files import FileFault, Room
 from llmsnap.sessions.vault import Limits, Vault
 from llmsnap.store.store import Store
 
-NOW = 1_000_000.0
+NOW = 1_800_000_000.0
 SIZE = 100_000
+DAY = 86_400.0
+YEAR = 365 * DAY
+
+
+def still(now: float) -> Calendar:
+    """A moment that doesn't pass."""
+    return Calendar(lambda: now, lambda: 0.0)
 
 
 @asynccontextmanager
-async def vault_in(folder: Path, **limits: float) -> AsyncIterator[Vault]:
+async def vault_in(
+    folder: Path, calendar: Calendar | None = None, **limits: float
+) -> AsyncIterator[Vault]:
     """A proxy's view of `folder`, with an index that others share."""
     store = Store(folder / "index.db", (SCHEMA,), linger_s=0.0)
     budget = limits.get("budget", 2**30)
@@ -29,7 +40,7 @@ async def vault_in(folder: Path, **limits: float) -> AsyncIterator[Vault]:
         folder,
         Catalogue(store),
         Limits(int(budget), limits.get("max_age_s", 0.0)),
-        lambda: limits.get("now", NOW),
+        calendar or still(limits.get("now", NOW)),
     )
     assert await vault.make_fit()
     running = asyncio.ensure_future(store.run())
@@ -102,6 +113,71 @@ async def test_old_conversations_go(tmp_path: Path) -> None:
         await vault.sweep()
         assert names(vault) == {used.name}
         assert old.name != used.name
+
+
+class Clocks:
+    """The wall clock, which may be set, and the time that really passes."""
+
+    def __init__(self) -> None:
+        self.wall, self.elapsed = NOW, 0.0
+
+    def calendar(self) -> Calendar:
+        """What a proxy that starts now goes by."""
+        return Calendar(lambda: self.wall, lambda: self.elapsed)
+
+    def passes(self, seconds: float) -> None:
+        """Nobody touches a clock."""
+        self.wall += seconds
+        self.elapsed += seconds
+
+
+@pytest.mark.parametrize("jump_s", [YEAR, -YEAR])
+async def test_a_clock_that_jumps_ages_nothing(tmp_path: Path, jump_s: float) -> None:
+    """Neither while the proxy runs nor for the next one; what grows old then goes as ever."""
+    clocks = Clocks()
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        old, young = await put(vault, NOW - 29 * DAY), await put(vault, NOW)
+        clocks.wall += jump_s
+        await vault.load()
+        assert names(vault) == {old.name, young.name}
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        assert names(vault) == {old.name, young.name}
+        clocks.passes(2 * DAY)
+        await vault.load()
+        assert names(vault) == {young.name}
+
+
+@pytest.mark.parametrize("index", ["of now", "from before there was a calendar"])
+async def test_a_clock_that_is_wrong_after_a_start_costs_half_an_age(
+    tmp_path: Path, index: str
+) -> None:
+    """Nobody can tell it from a machine that was off; what was used of late stays."""
+    clocks = Clocks()
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        old, young = await put(vault, NOW - 20 * DAY), await put(vault, NOW)
+    if index != "of now":
+        with sqlite3.connect(tmp_path / "s" / "index.db") as database:
+            database.execute("DELETE FROM session_calendar")
+    clocks.wall += YEAR
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        assert old.name not in names(vault)
+        assert names(vault) == {young.name}
+
+
+async def test_after_two_months_off_the_old_ones_go_in_time(tmp_path: Path) -> None:
+    """Some at the start, the others within half of their age."""
+    clocks = Clocks()
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        young = await put(vault, NOW)
+    clocks.passes(60 * DAY)
+    async with vault_in(tmp_path / "s", clocks.calendar(), max_age_s=30 * DAY) as vault:
+        assert names(vault) == {young.name}
+        clocks.passes(14 * DAY)
+        await vault.load()
+        assert names(vault) == {young.name}
+        clocks.passes(2 * DAY)
+        await vault.load()
+        assert names(vault) == set()
 
 
 async def test_u131_e22_room_is_asked_of_a_folder_that_is_there(
