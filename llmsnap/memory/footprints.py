@@ -35,12 +35,13 @@ _KEEP: Final = (
     "INSERT INTO footprints VALUES (?, ?, ?, ?, ?) ON CONFLICT (identity) DO UPDATE SET "
     "model = excluded.model, bytes = excluded.bytes, why = excluded.why, learned = excluded.learned"
 )
-_FIND: Final = (
-    "SELECT bytes, why FROM footprints WHERE identity = ? AND learned >= datetime('now', '-1 year')"
-)
+_FIND: Final = "SELECT bytes, why FROM footprints WHERE identity = ?"
 _TOUCH: Final = "UPDATE footprints SET learned = datetime('now') WHERE identity = ?"
-_PRUNE: Final = "DELETE FROM footprints WHERE learned < datetime('now', '-1 year')"
-"""Of models that nobody has configured for so long."""
+_PRUNE: Final = (
+    "DELETE FROM footprints WHERE identity IN "
+    "(SELECT identity FROM footprints ORDER BY learned DESC LIMIT -1 OFFSET 1000)"
+)
+"""By their number, not by their age: it doesn't depend on a clock that may be wrong."""
 
 _NOTICEABLE: Final = 16 * 1024**2
 _FINE: Final = 64

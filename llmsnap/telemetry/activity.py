@@ -20,10 +20,16 @@ _PRUNED_EVERY: Final = 500
 _CALM_S: Final = 60.0
 """How long a flood must be over before the next one is news."""
 _BY_COUNT: Final = "DELETE FROM {} WHERE id <= (SELECT max(id) FROM {}) - ?"
-# Rows come in order of time, more or less: the search ends at the first one that is young enough.
+# Rows come in order of time, more or less: each search ends at the first one that is young enough.
+# A gap behind those that are too old may be a clock that was set, and counts half of the days.
 _BY_AGE: Final = (
+    "WITH newest AS (SELECT at FROM {table} ORDER BY id DESC LIMIT 1), "
+    "young AS (SELECT id, at FROM {table} WHERE at >= (SELECT at FROM newest) - ?1 "
+    "ORDER BY id LIMIT 1), "
+    "old AS (SELECT at FROM {table} WHERE id < (SELECT id FROM young) ORDER BY id DESC LIMIT 1) "
     "DELETE FROM {table} WHERE id < (SELECT id FROM {table} WHERE at >= "
-    "(SELECT at FROM {table} ORDER BY id DESC LIMIT 1) - ? ORDER BY id LIMIT 1)"
+    "(SELECT old.at + min(young.at - old.at, ?1 / 2) + newest.at - young.at - ?1 "
+    "FROM old, young, newest) ORDER BY id LIMIT 1)"
 )
 _TABLES: Final = ("requests", "moves")
 

@@ -213,27 +213,23 @@ async def test_an_estimate_that_was_too_small_is_learned_to_be_more(tmp_path: Pa
         assert figure_of(footprints)[0] is Source.LEARNED
 
 
-async def test_what_nobody_asks_for_in_a_year_is_dropped(tmp_path: Path) -> None:
-    """What is asked for at each start stays, however long ago it was learned."""
+@pytest.mark.parametrize("jump", ["-3 years", "+3 years"])
+async def test_no_clock_makes_what_was_learned_go(tmp_path: Path, jump: str) -> None:
+    """It may be wrong; so only what wasn't asked for longest goes, when there is very much."""
     async with opened(tmp_path) as store:
         footprints = Footprints({"a": subject(tmp_path), "b": subject(tmp_path, "b")}, store)
         await footprints.refresh()
         footprints.saw("a", {"host": GIB})
         footprints.saw("b", {"host": GIB})
-
-    def age(days: int) -> None:
-        with closing(sqlite3.connect(tmp_path / "llmsnap.db")) as other, other:
-            other.execute(
-                "UPDATE footprints SET learned = datetime(learned, ?)", (f"-{days} days",)
-            )
-
-    age(300)
-    async with opened(tmp_path) as store:
-        await Footprints({"a": subject(tmp_path)}, store).refresh()
-    age(100)
+    with closing(sqlite3.connect(tmp_path / "llmsnap.db")) as other, other:
+        other.execute("UPDATE footprints SET learned = datetime(learned, ?)", (jump,))
+        values = (f"({n}, '', '{{}}', '', datetime('now', '-4 years'))" for n in range(2000))
+        other.execute(f"INSERT INTO footprints VALUES {', '.join(values)}")
     async with opened(tmp_path) as store:
         footprints = Footprints({"a": subject(tmp_path), "b": subject(tmp_path, "b")}, store)
-        assert await footprints.refresh() == ["a"]
+        assert await footprints.refresh() == ["a", "b"]
+    with closing(sqlite3.connect(tmp_path / "llmsnap.db")) as other:
+        assert other.execute("SELECT count(*) FROM footprints").fetchall() == [(1000,)]
 
 
 async def test_rows_that_make_no_sense_are_passed_over(

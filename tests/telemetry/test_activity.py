@@ -135,6 +135,34 @@ async def test_old_rows_are_dropped(tmp_path: Path) -> None:
         await has(store, 2)
 
 
+@pytest.mark.parametrize(
+    ("days_later", "left"),
+    [
+        pytest.param(-365, 3, id="a clock that went back"),
+        pytest.param(365, 2, id="a clock that went on, or months without a proxy"),
+        pytest.param(20, 2, id="three weeks without a proxy"),
+        pytest.param(10, 3, id="a week and a half"),
+    ],
+)
+async def test_a_clock_that_jumps_costs_half_of_the_days(
+    tmp_path: Path, days_later: float, left: int
+) -> None:
+    """What is younger stays, and goes in time."""
+    later = NOON + days_later * DAY_S
+    async with opened(tmp_path) as store:
+        Activity(store, rows=lambda: 0, days=0).take(
+            batch(request(at=NOON - 19 * DAY_S), request(at=NOON))
+        )
+        await has(store, 2)
+        activity = Activity(store, rows=lambda: 0, days=30)
+        activity.take(batch(request(at=later)))
+        await has(store, left)
+    if days_later > 30:
+        async with opened(tmp_path) as store:
+            Activity(store, rows=lambda: 0, days=30).take(batch(request(at=later + 16 * DAY_S)))
+            await has(store, 2)
+
+
 async def test_a_broken_row_of_somebody_elses_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
