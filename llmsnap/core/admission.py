@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmsnap.core import reasons
 from llmsnap.core.board import Board
+from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Reject, RequestArrived, RequestFinished
 from llmsnap.core.slot import Slot
 from llmsnap.errors import LlmsnapError
@@ -17,15 +18,18 @@ def arrive(board: Board, event: RequestArrived) -> None:
     if slot is None or slot.is_removed:
         board.actions.append(Reject(event.ticket, reasons.unknown_model(event.model)))
         return
-    refusal = _refusal(board, slot, limited=event.limited)
+    refusal = _refusal(board, slot, limited=event.limited, is_use=event.is_use)
     if refusal is not None:
         board.actions.append(Reject(event.ticket, refusal))
         return
-    if not slot.serving and not slot.waiting:
-        slot.gap_s = board.now - slot.used_at
-    slot.kept_s = None
+    if event.is_use:
+        if slot.is_unused and not slot.waiting:
+            slot.gap_s = board.now - slot.used_at
+        slot.kept_s = None
     is_helper = slot.spec.is_helper if event.is_helper is None else event.is_helper
-    board.enqueue(event.ticket, slot, limited=event.limited, is_helper=is_helper)
+    board.enqueue(
+        event.ticket, slot, limited=event.limited, is_helper=is_helper, is_use=event.is_use
+    )
 
 
 def finish(board: Board, event: RequestFinished) -> None:
@@ -35,7 +39,7 @@ def finish(board: Board, event: RequestFinished) -> None:
         board.finish(ticket)
 
 
-def _refusal(board: Board, slot: Slot, *, limited: bool) -> LlmsnapError | None:
+def _refusal(board: Board, slot: Slot, *, limited: bool, is_use: bool) -> LlmsnapError | None:
     """Return why a request for `slot` isn't even queued, or None."""
     if board.is_shutting_down:
         return reasons.shutting_down(slot.name)
@@ -46,6 +50,8 @@ def _refusal(board: Board, slot: Slot, *, limited: bool) -> LlmsnapError | None:
         return reasons.over_limit(slot)
     if not slot.servable:
         return reasons.does_not_fit(board, slot)
+    if not is_use and (slot.state is not State.READY or board.release is not None):
+        return reasons.no_use(slot)
     if board.now < slot.retry_at:
         return reasons.backing_off(slot, board.now)
     return None

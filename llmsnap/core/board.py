@@ -130,10 +130,18 @@ class Board:
 
     # ---- places in the queue -------------------------------------------------------------------
 
-    def enqueue(self, number: int, slot: Slot, *, limited: bool, is_helper: bool = False) -> None:
+    def enqueue(
+        self,
+        number: int,
+        slot: Slot,
+        *,
+        limited: bool,
+        is_helper: bool = False,
+        is_use: bool = True,
+    ) -> None:
         """Give a client a place in the queue."""
-        since = self.now - slot.spec.head_start_s
-        ticket = Ticket(since, self._next_seq(), slot, number, limited, is_helper, self.now)
+        since, seq = self.now - slot.spec.head_start_s, self._next_seq()
+        ticket = Ticket(since, seq, slot, number, limited, is_helper, is_use, self.now)
         self.tickets[number] = ticket
         self._line_up(ticket)
         slot.waiting += 1
@@ -156,7 +164,10 @@ class Board:
         phases = waited(ticket, self.now)
         self._leave_queue(ticket)
         slot.serving[ticket.number] = ticket
-        slot.asked_to_sleep = False
+        if ticket.is_use:
+            slot.asked_to_sleep = False
+        else:
+            slot.onlookers += 1
         self.actions.append(Admit(ticket.number, phases))
 
     def reject(self, ticket: Ticket, error: LlmsnapError) -> None:
@@ -187,10 +198,12 @@ class Board:
         slot = ticket.slot
         if ticket.number in slot.serving:
             del slot.serving[ticket.number]
-            if not slot.serving:
+            if not ticket.is_use:
+                slot.onlookers -= 1
+            elif slot.is_unused:
                 slot.used_at = self.now
-                if not slot.spec.pinned:
-                    self.drop_call(slot)
+            if not slot.serving and not slot.spec.pinned:
+                self.drop_call(slot)
         else:
             self._leave_queue(ticket)
         self._forget(ticket)

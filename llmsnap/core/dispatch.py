@@ -75,6 +75,9 @@ class Walk:
                 if is_ready and slot not in self.closed:
                     board.admit(entry)
                     continue
+                if not entry.is_use:
+                    board.reject(entry, reasons.no_use(slot))
+                    continue
                 if board.due(entry.arrived + board.max_wait_s):
                     board.reject(entry, reasons.waited_too_long(board, entry, self.closed))
                     continue

@@ -33,6 +33,7 @@ def _check_places(board: Board) -> None:
     for slot in board.slots.values():
         assert slot.waiting == waiting[slot]
         assert slot.waiting + len(slot.serving) == present[slot]
+        assert slot.onlookers == sum(not ticket.is_use for ticket in slot.serving.values())
         assert slot.limited == limited[slot]
     assert not (board.is_shutting_down and waiting), "a ticket waits for ever"
 

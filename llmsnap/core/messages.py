@@ -92,12 +92,14 @@ class RequestArrived(Struct, frozen=True):
     """A client wants `model`; `ticket` is its number.
 
     Not `limited`: it doesn't count against `concurrencyLimit`. `is_helper`: None: as the model is.
+    Not `is_use`: it is let in at once or refused, and the model is no less idle for it.
     """
 
     ticket: int
     model: str
     limited: bool = True
     is_helper: bool | None = None
+    is_use: bool = True
 
 
 class RequestFinished(Struct, frozen=True):

@@ -14,6 +14,7 @@ from llmsnap.core.slot import Slot, Ticket
 from llmsnap.errors import (
     BackingOff,
     ConcurrencyLimited,
+    Conflict,
     DoesNotFit,
     LlmsnapError,
     ModelNotFound,
@@ -47,6 +48,13 @@ def over_limit(slot: Slot) -> LlmsnapError:
     return ConcurrencyLimited(
         f"{slot.name!r} has {slot.limited} requests already, as many as its concurrencyLimit "
         "allows; try again when one of them has ended"
+    )
+
+
+def no_use(slot: Slot) -> LlmsnapError:
+    """The model isn't there for whoever is no reason to have it there (R2)."""
+    return Conflict(
+        f"{slot.name!r} is {slot.state}, or about to go, and this is no reason to load or keep it"
     )
 
 

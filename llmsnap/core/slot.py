@@ -54,6 +54,8 @@ class Slot:
     servable: bool = True
     """Whether it would fit beside the other pinned models with everybody else gone."""
     serving: dict[int, Ticket] = field(default_factory=dict)
+    onlookers: int = 0
+    """How many of those it serves are no use of it."""
     waiting: int = 0
     """Tickets in the queue."""
     limited: int = 0
@@ -103,6 +105,11 @@ class Slot:
     def name(self) -> str:
         """The model's name."""
         return self.spec.name
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it serves nobody whose request is a use of it."""
+        return len(self.serving) == self.onlookers
 
     @property
     def is_gone(self) -> bool:
@@ -182,6 +189,7 @@ class Ticket(Entry):
     number: int
     limited: bool
     is_helper: bool
+    is_use: bool
     arrived: float
 
 

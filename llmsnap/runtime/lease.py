@@ -32,6 +32,7 @@ class Lease:
         "aborted",
         "granted",
         "is_helper",
+        "is_use",
         "limited",
         "model",
         "on_abort",
@@ -64,11 +65,13 @@ class Lease:
         model: str,
         limited: bool,
         is_helper: bool | None = None,
+        is_use: bool = True,
     ) -> None:
         self.ticket = ticket
         self.model = model
         self.limited = limited
         self.is_helper = is_helper
+        self.is_use = is_use
         self.phases = NO_WAIT
         self.on_abort = None
         self.aborted = None
@@ -83,7 +86,8 @@ class Lease:
         if (look := tickets.before(self.model)) is not None:
             await look
         tickets.open[self.ticket] = self
-        tickets.post(RequestArrived(self.ticket, self.model, self.limited, self.is_helper))
+        arrival = self.ticket, self.model, self.limited, self.is_helper, self.is_use
+        tickets.post(RequestArrived(*arrival))
         if not self.granted and self.aborted is None:
             self._waiting = asyncio.get_running_loop().create_future()
             try:
@@ -160,9 +164,11 @@ class Tickets:
         self.open: dict[int, Lease] = {}
         self._numbers = itertools.count(1)
 
-    def draw(self, model: str, *, limited: bool, is_helper: bool | None = None) -> Lease:
+    def draw(
+        self, model: str, *, limited: bool, is_helper: bool | None = None, is_use: bool = True
+    ) -> Lease:
         """Return a new lease, to be entered once."""
-        return Lease(self, next(self._numbers), model, limited, is_helper)
+        return Lease(self, next(self._numbers), model, limited, is_helper, is_use)
 
     def leave(self, lease: Lease) -> None:
         """Report that a client is done, once."""

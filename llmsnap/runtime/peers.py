@@ -19,7 +19,12 @@ class Lends(Protocol):
     """Who lends the models of this machine."""
 
     def lease(
-        self, model: str, *, limited: bool = True, is_helper: bool | None = None
+        self,
+        model: str,
+        *,
+        limited: bool = True,
+        is_helper: bool | None = None,
+        is_use: bool = True,
     ) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
@@ -61,11 +66,18 @@ class Network:
         }
         self._tickets = Tickets(lambda _: None)
 
-    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
+    def lease(
+        self,
+        model: str,
+        *,
+        limited: bool = True,
+        is_helper: bool | None = None,
+        is_use: bool = True,
+    ) -> Lease:
         """Return a block within which `model` may be used."""
         upstream = self._upstreams.get(model)
         if upstream is None:
-            return self._local.lease(model, limited=limited, is_helper=is_helper)
+            return self._local.lease(model, limited=limited, is_helper=is_helper, is_use=is_use)
         lease = PeerLease(self._tickets, 0, model, limited)
         lease.grant(upstream, NO_WAIT)
         return lease

@@ -100,13 +100,21 @@ class Supervisor:
         """
         self._pump.post(event)
 
-    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
+    def lease(
+        self,
+        model: str,
+        *,
+        limited: bool = True,
+        is_helper: bool | None = None,
+        is_use: bool = True,
+    ) -> Lease:
         """Return a block within which `model` is up; see `Lease`.
 
         Not `limited`: an administrator's, which doesn't count against `concurrencyLimit`.
         `is_helper`: it puts nobody out who is in use; None: as the model's `class` says.
+        Not `is_use`: it raises Conflict where the model isn't up, and leaves it as idle as it is.
         """
-        return self._pump.tickets.draw(model, limited=limited, is_helper=is_helper)
+        return self._pump.tickets.draw(model, limited=limited, is_helper=is_helper, is_use=is_use)
 
     def stalled(self, model: str, generation: int) -> None:
         """End a process that is busy and silent; its model starts anew when next wanted."""

@@ -57,6 +57,8 @@ class Order:
     """Whether the answer is to be readable: not compressed."""
     is_helper: bool | None = None
     """Whether it puts nobody out who is in use; None: as the model's `class` says."""
+    is_use: bool = True
+    """Whether it is a reason to have its model up, and to keep it."""
     via: bytes = b""
     """What it adds to `Via` on its way to a peer; empty: it goes to a server of ours."""
 

@@ -187,15 +187,21 @@ class Proxy:
         order = Order(request, target, Payload(), self._hidden, via=route.via)
         await self._monitoring.answer(order, outlet, route.manner)
 
-    async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
+    async def forward(
+        self, request: web.Request, model: str, path: str, *, is_use: bool = True
+    ) -> web.StreamResponse:
         """Serve a request to `/upstream/MODEL/…` as it is.
 
-        `path` is the raw path below the model's name, with its query.
+        `path` is the raw path below the model's name, with its query. Not `is_use`: it neither
+        loads the model nor keeps it.
         """
         outlet = outlet_for(request, self.outbox)
-        return await relayed(request, outlet, self._forward(request, outlet, model, path))
+        serving = self._forward(request, outlet, model, path, is_use=is_use)
+        return await relayed(request, outlet, serving)
 
-    async def _forward(self, request: web.Request, outlet: Outlet, model: str, path: str) -> None:
+    async def _forward(
+        self, request: web.Request, outlet: Outlet, model: str, path: str, *, is_use: bool
+    ) -> None:
         route = self._route(request, model)
         plain = plain_path(path.partition("?")[0])
         target = path.encode("utf-8", "surrogateescape")
@@ -208,6 +214,7 @@ class Proxy:
             payload = await _untouched(request, body)
             order = Order(request, target, payload, self._hidden, upgrade, via=route.via)
             order.is_helper = class_of(request)
+            order.is_use = is_use or bool(upgrade)
             delivery = Delivery(request, outlet, route.manner)
             record = _record(request, route, order)
             divert_to = partial(divert, request) if upgrade else None

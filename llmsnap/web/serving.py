@@ -36,7 +36,12 @@ class Lender(Protocol):
     """What the hot path needs of the supervisor."""
 
     def lease(
-        self, model: str, *, limited: bool = True, is_helper: bool | None = None
+        self,
+        model: str,
+        *,
+        limited: bool = True,
+        is_helper: bool | None = None,
+        is_use: bool = True,
     ) -> Lease: ...
 
     def upstream(self, model: str) -> Upstream | None: ...
@@ -159,8 +164,10 @@ class Serving:
                 lease = self._inflight.running[number].lease = self._lease(limited)
 
     def _lease(self, limited: bool) -> Lease:
-        is_helper = self._order.is_helper
-        return self._lender.lease(self._route.id, limited=limited, is_helper=is_helper)
+        order = self._order
+        return self._lender.lease(
+            self._route.id, limited=limited, is_helper=order.is_helper, is_use=order.is_use
+        )
 
     async def _run_with(self, lease: Lease, *, resumes: bool) -> None:
         """Serve as soon as the model is up; it `resumes` where its conversation is saved.

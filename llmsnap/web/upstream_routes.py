@@ -35,7 +35,9 @@ _READS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 class Forwarding(Protocol):
     """What the routes need of the proxy."""
 
-    async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse: ...
+    async def forward(
+        self, request: web.Request, model: str, path: str, *, is_use: bool = True
+    ) -> web.StreamResponse: ...
 
 
 class UpstreamRoutes:
@@ -86,9 +88,12 @@ class UpstreamRoutes:
         plain = plain_path(path)
         if plain in REFUSED_PATHS:
             raise Forbidden(f"{plain} of {model!r} would go behind the scheduler's back")
+        is_use = True
         if model in self._local and any(pattern.search(path) for pattern in self._ignored):
             self._require_ready(model, path)
-        return await self._proxy.forward(request, model, path + query)
+            # A page that is left open in a browser asks for its parts again and again.
+            is_use = request.method not in _READS
+        return await self._proxy.forward(request, model, path + query, is_use=is_use)
 
     async def comfyui(self, request: web.Request) -> web.StreamResponse:
         """Forward to the model `comfyui_auto`; only its first page may load it."""

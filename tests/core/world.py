@@ -354,7 +354,8 @@ class World:
         if self.rng.random() < self.odds.leave:
             self.after(self.rng.expovariate(1 / 15), self.leave, ticket)
         is_helper = random.Random(ticket).choice([None, None, True, False])
-        self.feed(RequestArrived(ticket, model, limited, is_helper))
+        is_use = random.Random(f"use {ticket}").random() < 0.9
+        self.feed(RequestArrived(ticket, model, limited, is_helper, is_use))
 
     def leave(self, ticket: int) -> None:
         """A client goes away, wherever it is; twice does no harm."""

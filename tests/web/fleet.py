@@ -159,9 +159,12 @@ class EchoProxy:
         """Say that this would be a look without a lease."""
         return web.Response(text=f"monitor {request.method} {request.path}")
 
-    async def forward(self, request: web.Request, model: str, path: str) -> web.StreamResponse:
+    async def forward(
+        self, request: web.Request, model: str, path: str, *, is_use: bool = True
+    ) -> web.StreamResponse:
         """Say where this would go."""
-        return web.Response(text=f"{model} {request.method} {path}")
+        unnoticed = "" if is_use else " unnoticed"
+        return web.Response(text=f"{model} {request.method} {path}{unnoticed}")
 
 
 class NoHistory:

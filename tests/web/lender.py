@@ -24,6 +24,8 @@ class FakeLender:
         """Model and `limited` of every request for a lease."""
         self.classes: list[bool | None] = []
         """What each of them said of its class."""
+        self.uses: list[bool] = []
+        """Whether each of them was a use of its model."""
         self.waiting: dict[int, str] = {}
         self.in_flight: dict[int, str] = {}
         self.refusal: LlmsnapError | None = None
@@ -40,10 +42,18 @@ class FakeLender:
 
     # ---- what the hot path sees ----------------------------------------------------------------
 
-    def lease(self, model: str, *, limited: bool = True, is_helper: bool | None = None) -> Lease:
+    def lease(
+        self,
+        model: str,
+        *,
+        limited: bool = True,
+        is_helper: bool | None = None,
+        is_use: bool = True,
+    ) -> Lease:
         """Lend `model` at once when it is up."""
         self.classes.append(is_helper)
-        return self._tickets.draw(model, limited=limited, is_helper=is_helper)
+        self.uses.append(is_use)
+        return self._tickets.draw(model, limited=limited, is_helper=is_helper, is_use=is_use)
 
     def upstream(self, model: str) -> Upstream | None:
         """Where it listens, when it is up."""

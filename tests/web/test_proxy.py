@@ -332,3 +332,15 @@ async def test_a_chunked_body_that_breaks_is_a_400() -> None:
         )
         assert said.split()[1] == b"400"
         assert stage.server.received == []
+
+
+async def test_parts_of_a_page_are_no_use_of_an_awake_model() -> None:
+    """Its server answers them; what is said to it over a WebSocket is another matter."""
+    async with staged() as stage:
+        for path in ("/app.js", "/", "/app.js?v=2"):
+            async with stage.site.session.get(f"/upstream/a{path}") as answer:
+                assert answer.status == 200
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+        async with stage.site.session.get("/upstream/a/app.js", headers=upgrade) as answer:
+            assert answer.status == 200
+    assert stage.lender.uses == [False, True, False, True]

@@ -116,7 +116,14 @@ async def test_p29_a_browsers_leftovers_load_no_model(path: str) -> None:
 
     assert stopped.status == 409
     assert stopped.json["error"]["code"] == "conflict"
-    assert ready.text == f"a GET /{path}?v=1"
+    assert ready.text == f"a GET /{path}?v=1 unnoticed"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_only_reading_a_part_of_a_page_is_no_use(method: str) -> None:
+    """Whoever has all paths ignored still uses an awake model by asking it something."""
+    answer = await asked("/upstream/a/chat.json", method=method)
+    assert answer.text == f"a {method} /chat.json"
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.ASLEEP, State.STARTING])
