@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from llmsnap.core.cause import Why
+
 _QUICK: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
 _SWAPS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120)
 _WHOLE: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
+_WHY_THEY_COME: Final = (Why.REQUESTED, Why.PINNED, Why.DEFAULT, Why.RESUMED)
+_WHY_THEY_GO: Final = tuple(why for why in Why if why not in _WHY_THEY_COME)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -102,8 +106,7 @@ EVICTIONS: Final = Metric(
     "llmsnap_evictions_total",
     "counter",
     ("model", "reason"),
-    "Models that were put to sleep or stopped; reason: room, tier, idle, ttl, asked, misfit, "
-    "shutdown",
+    f"Models that were put to sleep or stopped; reason: {', '.join(_WHY_THEY_GO)}",
 )
 PREEMPTIONS: Final = Metric(
     "llmsnap_preemptions_total",
