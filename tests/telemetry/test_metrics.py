@@ -289,19 +289,19 @@ async def test_the_loop_goes_on_meanwhile(stage: Stage) -> None:
 # ---- the page about them -----------------------------------------------------------------------
 
 
-def documented() -> dict[str, tuple[str, str]]:
-    """Name to kind and labels, out of the page's tables."""
-    rows = re.findall(r"^\| `(llmsnap_\w+)` \| (\w+) \| (.*?) \|", DOCS.read_text(), re.MULTILINE)
-    return {name: (kind, labels) for name, kind, labels in rows}
+def documented() -> dict[str, tuple[str, ...]]:
+    """Name to kind, labels and meaning, out of the page's tables."""
+    row = re.compile(r"^\| `(llmsnap_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", re.MULTILINE)
+    return {name: tuple(rest) for name, *rest in row.findall(DOCS.read_text())}
 
 
-def written(metric: catalogue.Metric) -> tuple[str, str]:
+def written(metric: catalogue.Metric) -> tuple[str, ...]:
     """How the page says it."""
-    return metric.kind, ", ".join(f"`{label}`" for label in metric.labels)
+    return metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help
 
 
 def test_every_metric_is_documented() -> None:
-    """With its kind and its labels; and none that isn't there."""
+    """With its kind, its labels and its meaning; and none that isn't there."""
     assert documented() == {metric.name: written(metric) for metric in catalogue.ALL}
 
 
