@@ -63,3 +63,17 @@ async def test_who_left_gets_nothing_more() -> None:
     outbox.flush()
 
     assert log == [("here", b"2")]
+
+
+async def test_much_is_written_at_once() -> None:
+    """A reader who is slow is only noticed once something is written to him."""
+    log: list[tuple[str, bytes]] = []
+    outbox = Outbox(asyncio.get_running_loop())
+    a, b = Noted(log, "a"), Noted(log, "b")
+    outbox.write(a, [b"1"])
+    for _ in range(4):
+        outbox.write(b, [b"x" * 20_000])
+
+    assert [name for name, _ in log] == ["a", "b", "b", "b", "b"]
+    await asyncio.sleep(0)
+    assert len(log) == 5
