@@ -27,13 +27,17 @@ def cpuinfo() -> str:
         return ""
 
 
+def gpus_among(devices: Iterable[Device]) -> list[Device]:
+    """Return those of `devices` that are GPUs."""
+    return [device for device in devices if device.device not in _NO_GPUS]
+
+
 def hardware(devices: Iterable[Device], processors: str) -> Record:
     """Return processor, memory and GPUs; `processors` is what `cpuinfo` returns.
 
     Memory is what this process may have of it at most.
     """
     parts = list(devices)
-    gpus = [part for part in parts if part.device not in _NO_GPUS]
     place = "container" if any(map(os.path.exists, _CONTAINERS)) else "host"
     return {
         "schema_version": 1,
@@ -48,7 +52,7 @@ def hardware(devices: Iterable[Device], processors: str) -> Record:
         "environment": {"kind": place},
         "cpu": _processor(processors),
         "memory": {"capacity_bytes": sum(p.total_bytes for p in parts if p.device == "host")},
-        "accelerators": [_gpu(index, gpu) for index, gpu in enumerate(gpus)],
+        "accelerators": [_gpu(index, gpu) for index, gpu in enumerate(gpus_among(parts))],
     }
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from llmsnap.telemetry.hardware import gpus_among
 from llmsnap.telemetry.metrics import Device
 
 logger = logging.getLogger(__name__)
@@ -18,7 +19,6 @@ logger = logging.getLogger(__name__)
 _KEPT_S: Final = 3600.0
 _MIB: Final = 1024**2
 _UNKNOWN: Final = -1
-_NO_GPUS: Final = frozenset({"host", "swap"})
 
 
 class Interface(Struct, frozen=True):
@@ -90,7 +90,7 @@ class Performance:
         """Take one sample."""
         system = await asyncio.to_thread(_system_sample)
         self._system.append(system)
-        gpus = [gpu for gpu in self._devices() if gpu.device not in _NO_GPUS]
+        gpus = gpus_among(self._devices())
         self._gpus.append([_gpu_sample(gpu, system.timestamp) for gpu in gpus])
 
     def system(self, after: datetime | None = None) -> list[SystemSample]:
