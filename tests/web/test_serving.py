@@ -399,8 +399,8 @@ async def test_u34_a_server_that_falls_silent_is_given_up(clock: HandClock) -> N
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        while True:
-            await line.chunk(await pieces.get())
+        while piece := await pieces.get():
+            await line.chunk(piece)
 
     async with staged(script, model=STALLING) as stage, stage.ask(STREAM) as answer:
         for _ in range(7):
@@ -413,6 +413,7 @@ async def test_u34_a_server_that_falls_silent_is_given_up(clock: HandClock) -> N
         clock.advance(0.05)
         assert "stallTimeout" in await answer.text()
         assert stage.lender.ended == [("a", 1)]
+        pieces.put_nowait(b"")
 
 
 async def test_a_paused_model_isnt_stalled(clock: HandClock) -> None:
