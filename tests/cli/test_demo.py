@@ -152,8 +152,8 @@ def test_both_models_answer_and_swap(demo_command: list[str]) -> None:
 
         children = psutil.Process(running.pid).children(recursive=True)
         running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 0
-        assert psutil.wait_procs(children, timeout=5)[1] == []
+        assert running.wait(60) == 0
+        assert psutil.wait_procs(children, timeout=30)[1] == []
     finally:
         running.kill()
         running.communicate()

@@ -347,7 +347,7 @@ async def test_p32_a_command_that_exits_at_once_is_a_502(fake: FakeModels, tmp_p
 
 async def test_p33_a_start_that_takes_too_long_is_ended(fake: FakeModels, tmp_path: Path) -> None:
     """An error after the limit, and the process is gone."""
-    fake.add("a", "--ready 60", more="startTimeout: 0.7s")
+    fake.add("a", "--ready 60", more="startTimeout: 2s")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         status, answer = await proxy.post("/v1/completions", {"model": "a"})
         assert status == 502

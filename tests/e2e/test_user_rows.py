@@ -78,7 +78,7 @@ async def test_u01_a_request_during_an_idle_unload_gets_a_fresh_start(
     fake: FakeModels, tmp_path: Path
 ) -> None:
     """It waits for the stop to end, then the model is started again."""
-    fake.add("a", "--slow-term 1", more="ttl: 1")
+    fake.add("a", "--slow-term 3", more="ttl: 1")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         first = (await proxy.chat("a"))["seen"]["pid"]
         await proxy.becomes("a", "stopping")
@@ -214,11 +214,11 @@ async def test_u13_past_the_longest_wait_there_is_a_503(fake: FakeModels, tmp_pa
 
 
 async def test_u14_unload_waits_as_long_as_it_is_told(fake: FakeModels, tmp_path: Path) -> None:
-    """`timeout=5` lets the stream end; `timeout=0` is now; both answer when it is gone."""
+    """`timeout=30` lets the stream end; `timeout=0` is now; both answer when it is gone."""
     fake.add("a", "--gap 0.1 --chunks 10")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         async with streaming(proxy, "a") as answer:
-            unloaded = asyncio.ensure_future(proxy.post("/api/models/unload/a?timeout=5"))
+            unloaded = asyncio.ensure_future(proxy.post("/api/models/unload/a?timeout=30"))
             assert complete(await answer.read())
         assert (await unloaded)[0] == 200
         assert await proxy.state("a") == "stopped"
@@ -245,7 +245,7 @@ async def test_u15_a_wedged_engine_can_be_unloaded(fake: FakeModels, tmp_path: P
 async def test_u21_u22_the_limit_is_json_before_any_byte(fake: FakeModels, tmp_path: Path) -> None:
     """A stream over the limit gets a 429 and not a 200 with an error inside."""
     fake.head = "sendLoadingState: true"
-    fake.add("a", "--ready 1", more="concurrencyLimit: 1")
+    fake.add("a", "--ready 3", more="concurrencyLimit: 1")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         first = asyncio.ensure_future(streamed(proxy, "a"))
         await eventually(lambda: fake.count("a", "start") == 1)
@@ -354,7 +354,7 @@ async def test_u34_a_stalled_stream_ends_with_an_error_and_a_restart(
     fake: FakeModels, tmp_path: Path
 ) -> None:
     """With `stallTimeout` a silent engine is ended, also one that ignores SIGTERM."""
-    fake.add("a", "--hang-after 2 --ignore-term", more="stallTimeout: 0.5s\nunloadTimeout: 1")
+    fake.add("a", "--hang-after 2 --ignore-term", more="stallTimeout: 2s\nunloadTimeout: 1")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         body = await streamed(proxy, "a")
         assert b"stallTimeout" in body
@@ -571,7 +571,7 @@ async def test_u61_a_killed_proxy_leaves_no_engine(fake: FakeModels, tmp_path: P
 
 async def test_u63_a_model_may_be_spared_sigkill(fake: FakeModels, tmp_path: Path) -> None:
     """`kill: false` waits for the process, however long it takes to end."""
-    fake.add("a", "--slow-term 2.5", more="unloadTimeout: 1\nkill: false")
+    fake.add("a", "--slow-term 3", more="unloadTimeout: 1\nkill: false")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         pid = (await proxy.chat("a"))["seen"]["pid"]
         unloading = asyncio.ensure_future(proxy.post("/api/models/unload/a"))
@@ -851,7 +851,7 @@ async def test_u107_a_servers_own_key_is_the_proxys_to_send(
     command = " ".join(server_argv(models["a"], extra=("--api-key", "key-two")))
     config = (
         f"apiKeys: [key-one]\nstartPort: {free_port()}\n"
-        f"models: {{a: {{cmd: {json.dumps(command)}, checkEndpoint: /props, startTimeout: 10s}}}}"
+        f"models: {{a: {{cmd: {json.dumps(command)}, checkEndpoint: /props, startTimeout: 60s}}}}"
     )
     client = {"Authorization": "Bearer key-one"}
     async with running_proxy(config, tmp_path, env=server_environment(), headers=client) as proxy:

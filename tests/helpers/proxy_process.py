@@ -75,7 +75,7 @@ class ProxyProcess:
         """Return the state of `model`."""
         return str((await self.models())[model]["state"])
 
-    async def becomes(self, model: str, state: str, *, timeout_s: float = 30) -> None:
+    async def becomes(self, model: str, state: str, *, timeout_s: float = 60) -> None:
         """Wait until `model` is in `state`."""
 
         async def reached() -> bool:
@@ -156,7 +156,7 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
         finally:
             process.kill()
             process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, left, 5)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, left, 30)
         for child in alive:
             child.kill()
         assert not alive, f"left behind: {alive}"

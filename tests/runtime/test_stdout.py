@@ -34,10 +34,8 @@ def test_a_stalled_reader_blocks_nobody_and_is_told_what_it_missed() -> None:
     """Pipe and queue are full: writing goes on at once, and a line says how much is gone."""
     read_end, write_end = os.pipe()
     out = Stdout(write_end)
-    before = time.monotonic()
     for _ in range(3000):
-        out.write(b"x" * 1000)
-    assert time.monotonic() - before < 1
+        out.write(b"x" * 1000)  # for ever, if it waited: nobody reads yet
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(read_all(read_end)))
     reader.start()

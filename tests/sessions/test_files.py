@@ -161,6 +161,6 @@ def test_sizes_are_those_on_the_disk_and_links_are_nothing(folder: Path) -> None
     began = time.perf_counter()
     found = files.sizes(folder)
 
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 30
     assert len(found) == 10_002
     assert 5000 <= sum(found.values()) < 20_000

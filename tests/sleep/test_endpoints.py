@@ -33,7 +33,7 @@ LEVEL_2 = """
 LEVEL_2_WITHOUT_RELOAD = LEVEL_2.replace(
     """      - {endpoint: /collective_rpc, body: '{"method": "reload_weights"}'}\n""", ""
 )
-IMPATIENT = "sleepRequestTimeout: 1\nwakeRequestTimeout: 1\n"
+IMPATIENT = "sleepRequestTimeout: 2\nwakeRequestTimeout: 2\n"
 HASTY_STEPS = """
     sleepEndpoints: [{endpoint: "/sleep?level=1"}]
     wakeEndpoints: [{endpoint: /wake_up}]
@@ -257,7 +257,7 @@ async def test_a_server_that_doesnt_fall_asleep_is_found_out(tmp_path: Path) -> 
         sleepy(tmp_path, ["--never-sleeps"]) as server,
         driving(HASTY_STEPS, above=IMPATIENT) as driver,
     ):
-        with pytest.raises(SleepFailed, match="after 1 s; raise sleepRequestTimeout"):
+        with pytest.raises(SleepFailed, match="after 2 s; raise sleepRequestTimeout"):
             await driver.sleep(server.target)
 
         assert server.calls.count("/is_sleeping") > 1
@@ -295,7 +295,7 @@ async def test_silence_is_given_up(tmp_path: Path, path: str, what: str) -> None
         sleepy(tmp_path, ["--slow", path]) as server,
         driving(HASTY_STEPS, above=IMPATIENT) as driver,
     ):
-        with pytest.raises(SleepFailed, match=what + " gave no answer within 1 s; raise its"):
+        with pytest.raises(SleepFailed, match=what + " gave no answer within 2 s; raise its"):
             await driver.sleep(server.target)
 
 
