@@ -108,7 +108,7 @@ def completion(url: str, path: str, **body: object) -> str:
 
 def states(url: str) -> dict[str, str]:
     """How the models are."""
-    with request.urlopen(f"{url}/api/models", timeout=10) as answer:
+    with request.urlopen(f"{url}/api/models", timeout=60) as answer:
         return {model["id"]: model["state"] for model in json.load(answer)["models"]}
 
 

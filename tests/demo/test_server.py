@@ -84,7 +84,7 @@ def test_it_serves_a_model_and_ends_at_once(tmp_path: Path) -> None:
         try:
             answer = asked(port, process)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(5) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
             process.wait()

@@ -27,7 +27,7 @@ from tests.sim.world import MIB, World, card
 
 @asynccontextmanager
 async def gauge_of(world: World, *, wrapper: list[str] | None = None) -> AsyncIterator[Gauge]:
-    gauge = await Gauge.start(world.environ(), period_s=0.4, patience_s=0.3, wrapper=wrapper or [])
+    gauge = await Gauge.start(world.environ(), period_s=1.0, patience_s=1.5, wrapper=wrapper or [])
     yield gauge
     await gauge.aclose()
 
@@ -286,7 +286,7 @@ class Session:
     def read(self) -> Readings:
         number = next(self.numbers)
         self.begun.release()
-        assert self.gate.wait(5)
+        assert self.gate.wait(60)
         return Readings(notes=(f"reading {number}",))
 
     def end(self) -> None:

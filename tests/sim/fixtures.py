@@ -48,8 +48,8 @@ def world(make_world: Callable[..., World]) -> World:
 
 @pytest.fixture
 async def gauge(world: World) -> AsyncIterator[Gauge]:
-    """NVML of `world`, stale after 1.2 s."""
-    gauge = await Gauge.start(world.environ(), period_s=0.4, patience_s=0.3)
+    """NVML of `world`, stale after 3 s."""
+    gauge = await Gauge.start(world.environ(), period_s=1.0, patience_s=1.5)
     yield gauge
     await gauge.aclose()
 

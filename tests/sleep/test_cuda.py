@@ -75,7 +75,7 @@ async def test_memory_leaves_and_comes_back_whole(bench: Bench) -> None:
     assert await bench.free_mib() == empty - size // MIB
     assert slept.bytes == {"gpu0": -size, "ram": size}
     assert woken.bytes == {"gpu0": size, "ram": -size}
-    assert 0 < woken.seconds < 5
+    assert 0 < woken.seconds < 60
     assert await holder.is_whole()
 
 
@@ -142,7 +142,7 @@ async def test_learns_how_fast_memory_moves(bench: Bench) -> None:
     assert driver.rates.sleep.learned is not None
     predicted_s = driver.wake_s(target)
     assert predicted_s is not None
-    assert 0.2 < predicted_s < 5
+    assert 0.2 < predicted_s < 60
     assert driver.wake_s(replace(target, generation=2)) is None
 
 

@@ -86,8 +86,8 @@ async def test_a_call_that_hangs_is_given_up_and_its_process_replaced(
     assert hung is not None
     world.plan("lock", "hang")
 
-    with pytest.raises(CallLost, match=r"lock call took over 0\.2 s"):
-        await worker.ask("lock", holder.pid, deadline_s=0.2)
+    with pytest.raises(CallLost, match="lock call took over 1 s"):
+        await worker.ask("lock", holder.pid, deadline_s=1)
 
     await eventually(lambda: not lives(hung))
     assert (await worker.ask("lock", holder.pid, deadline_s=30)).result == Result.SUCCESS
@@ -147,12 +147,12 @@ async def test_calls_go_one_after_the_other(
     world: World, client: CudaClient, holder: Holder
 ) -> None:
     """The deadline of one that waits for its turn has not begun."""
-    world.turn(checkpoint_mibps=128)  # 1 s
+    world.turn(checkpoint_mibps=64)  # 2 s
     await client.lock(holder.pid, timeout_s=1, deadline_s=30)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(client.checkpoint(holder.pid, deadline_s=30))
         await asyncio.sleep(0)
-        second = tasks.create_task(client.unlock(holder.pid, deadline_s=0.5))
+        second = tasks.create_task(client.unlock(holder.pid, deadline_s=1.5))
     assert first.result().result == Result.SUCCESS
     assert second.result().result == Result.ILLEGAL_STATE
 
@@ -267,7 +267,7 @@ async def _lost(worker: Worker, pid: int) -> bool:
 
 def _until(condition: object) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 40
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

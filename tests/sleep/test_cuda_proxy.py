@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -181,9 +180,8 @@ async def test_sleeping_servers_are_killed_at_shutdown(world: World, tmp_path: P
     """They don't obey, and needn't; so the proxy ends at once and leaves nobody behind."""
     async with first_asleep(world, tmp_path) as running:
         children = running.children()
-        begun = time.monotonic()
         assert await running.stop() == 0
-        assert time.monotonic() - begun < 5
+        assert "still there" not in running.log  # nobody waited for them
         assert not any(child.is_running() for child in children)
         assert "SIGSEGV" not in running.log
 

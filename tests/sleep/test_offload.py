@@ -24,7 +24,7 @@ async def test_the_loop_runs_on_while_work_blocks() -> None:
 
     def work(_: Deadline) -> str:
         begun.set()
-        assert let_go.wait(5)
+        assert let_go.wait(60)
         return "done"
 
     task = asyncio.ensure_future(in_thread(work, limit_s=5, name="x"))
@@ -57,10 +57,11 @@ async def test_work_that_hangs_is_left_to_itself(monkeypatch: pytest.MonkeyPatch
 
     def work(_: Deadline) -> None:
         threads.append(threading.current_thread())
-        let_go.wait(5)
+        let_go.wait(60)
 
     with pytest.raises(TimeoutError):
         await in_thread(work, limit_s=0.01, name="stuck")
+    await eventually(lambda: bool(threads))
     assert threads[0].is_alive()
     assert threads[0].daemon
     assert threads[0].name == "stuck"
@@ -110,7 +111,7 @@ def test_every_item_is_worked_on_once() -> None:
 
 def test_several_items_are_worked_on_at_once() -> None:
     """Each of these waits for the other."""
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=60)
     for_each(range(2), lambda _: both.wait(), threads=2)
 
 

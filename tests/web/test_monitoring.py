@@ -97,7 +97,6 @@ async def test_other_methods_are_requests_like_any_other() -> None:
 
 async def test_a_server_too_busy_to_say_is_answered_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a limit: with what it said last, or with a 504."""
-    monkeypatch.setattr("llmsnap.web.monitoring.LIMIT_S", 0.1)
     silent = asyncio.Event()
 
     async def script(received: Received, line: Line) -> None:
@@ -109,6 +108,7 @@ async def test_a_server_too_busy_to_say_is_answered_for(monkeypatch: pytest.Monk
     async with staged(script) as stage:
         await get(stage, "slots")
         silent.set()
+        monkeypatch.setattr("llmsnap.web.monitoring.LIMIT_S", 0.1)
         status, body, age = await get(stage, "slots")
         assert (status, body) == (200, '{"ok":true}')
         assert age is not None
