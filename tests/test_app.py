@@ -196,7 +196,7 @@ async def test_the_log_level_is_the_configured_one(level: str, shown: int) -> No
 async def test_it_listens_before_it_preloads(tmp_path: Path, told: Callable[[], None]) -> None:
     """A model that takes its time doesn't keep the proxy from answering."""
     models = FakeModels(tmp_path, head="hooks: {on_startup: {preload: [a, b]}}")
-    models.add("a", "--exit 3").add("b", "--ready 0.5")
+    models.add("a", "--exit 3").add("b", "--ready 3")
     running = Running(models.yaml, tmp_path)
     async with aiohttp.ClientSession(await running.url()) as session:
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
+import aiohttp
 import pytest
 
 from llmsnap.config.schema import Config, ModelConfig
@@ -16,7 +18,7 @@ from llmsnap.web.loading import LoadingText
 from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
 from tests.web.scripted import Line, Received
-from tests.web.stage import Stage, staged
+from tests.web.stage import Stage, read_until, staged
 
 STREAM = b'{"model":"al","stream":true}'
 SAID = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n'
@@ -52,6 +54,14 @@ def reasoning(text: str) -> str:
     return "".join(delta.get("reasoning_content", "") for delta in deltas)
 
 
+async def first_words(answer: aiohttp.ClientResponse) -> str:
+    """What is told of the way up, as far as its first dot."""
+    text = ""
+    while " ." not in reasoning(text):
+        text += (await read_until(answer, b"\n\n")).decode()
+    return text
+
+
 async def ask_while_down(stage: Stage, body: bytes = STREAM, path: str = "") -> str:
     """Ask, and put the model up a moment later; return the whole answer."""
     asking = asyncio.ensure_future(stage.text(body, path) if path else stage.text(body))
@@ -64,11 +74,14 @@ async def ask_while_down(stage: Stage, body: bytes = STREAM, path: str = "") -> 
 async def test_p41_the_way_up_is_told_and_then_comes_the_answer() -> None:
     """In reasoning text, before the upstream's own bytes."""
     async with staged(say_hi, up=False, config=config(send_loading_state=True)) as stage:
-        text = await ask_while_down(stage)
+        async with stage.ask(STREAM) as answer:
+            text = await first_words(answer)
+            stage.put_up()
+            text += (await answer.read()).decode()
 
     told = reasoning(text)
     assert told.startswith("━━━━━\nllmsnap loading model: al\nwaiting until it is asleep .")
-    assert "\nDone! (0." in told
+    assert re.search(r"\nDone! \(\d+\.\d", told)
     assert told.endswith("s)\n━━━━━\n \n")
     assert text.endswith(SAID.decode())
     first = chunks(text)[0]
@@ -110,11 +123,10 @@ async def test_what_is_refused_at_once_has_its_status() -> None:
 async def test_a_load_that_fails_ends_as_an_event() -> None:
     """In the form in which OpenAI's clients look for it."""
     async with staged(say_hi, up=False, config=config(send_loading_state=True)) as stage:
-        asking = asyncio.ensure_future(stage.text(STREAM))
-        await eventually(lambda: bool(stage.lender.waiting))
-        await asyncio.sleep(0.05)
-        stage.lender.abort("a", StartFailed("a has a bad flag"))
-        text = await asking
+        async with stage.ask(STREAM) as answer:
+            text = await first_words(answer)
+            stage.lender.abort("a", StartFailed("a has a bad flag"))
+            text += (await answer.read()).decode()
 
     *told, last = chunks(text)
     assert told[0]["choices"][0]["delta"]["reasoning_content"].startswith("━━━━━")
