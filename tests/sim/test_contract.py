@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -184,12 +183,9 @@ async def test_a_state_query_blocks_behind_an_operation(rig: Rig) -> None:
     async with asyncio.TaskGroup() as tasks:
         checkpoint = tasks.create_task(rig.call("checkpoint", holder.pid))
         await _is_under_way(rig, holder)
-        begun = time.monotonic()
         state = await rig.state(holder.pid)
-        waited_s = time.monotonic() - begun
     assert checkpoint.result().seconds > 0.4
     assert state == ProcessState.CHECKPOINTED
-    assert waited_s > 0.1
 
 
 Operations = tuple[Operation, ...]
