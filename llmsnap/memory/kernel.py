@@ -89,7 +89,7 @@ def ram(meminfo: Mapping[str, int]) -> Room:
         shared=meminfo.get("Shmem", 0),
         copies=meminfo.get("SwapCached", 0),
     )
-    return Room(meminfo["MemTotal"], meminfo["MemAvailable"] + copies)
+    return _room(meminfo["MemTotal"], meminfo["MemAvailable"] + copies)
 
 
 def swap(meminfo: Mapping[str, int]) -> Room:
@@ -107,7 +107,12 @@ def swap(meminfo: Mapping[str, int]) -> Room:
         shared=meminfo.get("Shmem", 0),
         copies=copies,
     )
-    return Room(meminfo.get("SwapTotal", 0), meminfo.get("SwapFree", 0) + copies - unmapped)
+    return _room(meminfo.get("SwapTotal", 0), meminfo.get("SwapFree", 0) + copies - unmapped)
+
+
+def _room(total_bytes: int, free_bytes: int) -> Room:
+    # The kernel's figures are of different moments, so that their sum may be too large.
+    return Room(total_bytes, min(free_bytes, total_bytes))
 
 
 def reclaimable(stat: Mapping[str, int]) -> int:

@@ -42,6 +42,13 @@ def test_locked_memory_makes_swap_look_smaller_never_larger() -> None:
     assert kernel.swap({**meminfo, "Mlocked": 10 * GIB}).free_bytes == meminfo["SwapFree"]
 
 
+def test_there_is_never_more_free_than_there_is() -> None:
+    """Swap that comes or goes just then is in one figure and not yet in another."""
+    copies = {"SwapCached": 100 * KIB, "Active(anon)": 900 * KIB, "AnonPages": 900 * KIB}
+    swap = {"SwapTotal": 1000 * KIB, "SwapFree": 1000 * KIB, **copies}
+    assert kernel.swap(swap) == Room(1000 * KIB, 1000 * KIB)
+
+
 def test_usage_is_read_from_status() -> None:
     """RSS by kind, and what is out."""
     assert kernel.usage(STATUS) == Usage(

@@ -119,9 +119,11 @@ async def test_without_bytes_by_process_what_is_used_must_fall(rig: Rig) -> None
     await eventually(lambda: SLEPT in rig.posted)
 
 
-async def test_who_comes_meanwhile_hides_what_comes_back() -> None:
+async def test_who_comes_meanwhile_hides_what_comes_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """b takes while a gives: only when b is up it can be told, and no time runs out till then."""
-    rig = Rig(gpu0=23.5)
+    rig = Rig(timeout_s=30, gpu0=23.5)
     await rig.shows(card(1, None))
     await rig.shows(card(1, None), a=State.STARTING)
     await rig.shows(card(9, None), a=State.READY)
@@ -129,13 +131,14 @@ async def test_who_comes_meanwhile_hides_what_comes_back() -> None:
     rig.becomes("b", State.STARTING)
     rig.settling.report(EXITED)
     for _ in range(3):
-        await rig.sees(card(7, None, pids=()))
+        await rig.sees(look(reading("gpu0", 7, processes=None), a=tree(), b=tree(20)))
         rig.skipped_s += 60
     assert EXITED not in rig.posted
     rig.learned.seen["b"] = {"gpu0": 6 * GIB}
     rig.becomes("b", State.READY)
     await eventually(lambda: EXITED in rig.posted)
     assert not any(isinstance(e, ForeignChanged) and e.used_bytes > GIB for e in rig.posted)
+    assert "didn't come back" not in caplog.text
     await rig.background.aclose()
 
 
