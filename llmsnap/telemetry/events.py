@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 1024
 """Messages for one follower; newer ones are dropped, as in llama-swap."""
+_MOST_BYTES: Final = 4 * 2**20
+"""The same: a message may hold 64 KiB of a log, which is more once it is JSON."""
 
 
 def frame(kind: str, data: object) -> bytes:
@@ -57,14 +59,16 @@ class Follower:
         self._on_close = on_close
         self._quiet_s = quiet_s
         self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
         self._dropped = 0
         self._closed = False
         self._news = asyncio.Event()
 
     def put(self, message: bytes) -> None:
         """Add a message, or drop it when too many are waiting."""
-        if len(self._waiting) < _MOST_WAITING:
+        if len(self._waiting) < _MOST_WAITING and self._waiting_bytes < _MOST_BYTES:
             self._waiting.append(message)
+            self._waiting_bytes += len(message)
             self._news.set()
             return
         self._dropped += 1
@@ -92,5 +96,5 @@ class Follower:
                 return b": still here\n\n"
         messages = b"".join(self._waiting)
         self._waiting.clear()
-        self._dropped = 0
+        self._waiting_bytes = self._dropped = 0
         return messages

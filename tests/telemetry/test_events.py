@@ -57,6 +57,19 @@ async def test_who_is_too_slow_misses_the_newest(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("too slow") == 1
 
 
+async def test_who_is_too_slow_for_large_events_misses_them_sooner() -> None:
+    """A model that prints without end would else fill memory, in 1,024 pieces of its log."""
+    events = Events()
+    follower = events.follow()
+    for _ in range(100):
+        events.publish("logData", lambda: "x" * 2**20)
+    first = await anext(follower)
+    events.publish("x", lambda: "later")
+
+    assert 4 * 2**20 < len(first) < 6 * 2**20
+    assert await anext(follower) == frame("x", "later")
+
+
 async def test_silence_is_filled_with_comments() -> None:
     """By which it shows that the client is gone."""
     follower = Follower(lambda _: None, quiet_s=0.01)
