@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Final
 
-_PENDING_CHUNKS: Final = 2000
+_PENDING_BYTES: Final = 2 * 2**20
 _GATHER_S: Final = 0.05
 """How long lines are gathered: whenever this thread wakes, the loop has to let go of the GIL."""
 _LAST_WORDS_S: Final = 1.0
@@ -19,6 +19,8 @@ class Stdout:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._chunks: list[bytes] = []
+        self._pending_bytes = 0
+        """Of all chunks; two threads count, so that it may be some of them off for a moment."""
         self._news = threading.Event()
         self._is_woken = False
         """Whether the thread will look at what there is; for writers, to whom an Event is slow."""
@@ -29,7 +31,8 @@ class Stdout:
 
     def write(self, data: bytes) -> None:
         """Hand `data` over; never blocks."""
-        if len(self._chunks) < _PENDING_CHUNKS:
+        if self._pending_bytes < _PENDING_BYTES:
+            self._pending_bytes += len(data)
             self._chunks.append(data)
             if not self._is_woken:
                 self._is_woken = True
@@ -57,6 +60,7 @@ class Stdout:
             self._is_woken = False
             self._news.clear()
             chunks, self._chunks = self._chunks, []
+            self._pending_bytes = 0
             data = b"".join(chunks)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
@@ -67,10 +71,11 @@ class Stdout:
                 return
 
     def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            while left:
+                left = left[os.write(self._descriptor, left) :]
         except BrokenPipeError:
             raise
         except OSError:  # of a full disk, say, which may have room again
-            self._dropped += len(data)
+            self._dropped += len(left)

@@ -50,6 +50,19 @@ def test_a_stalled_reader_blocks_nobody_and_is_told_what_it_missed() -> None:
     assert b"bytes dropped, stdout is stalled]\n" in received[0]
 
 
+def test_large_pieces_fill_no_memory() -> None:
+    """A model that prints without end, while nobody reads what the proxy prints."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    out = Stdout(write_end)
+    for _ in range(1000):
+        out.write(b"x" * 64 * 1024)
+    assert sum(map(len, out._chunks)) <= 3 * 2**20
+    os.close(read_end)
+    out.close()
+    os.close(write_end)
+
+
 def test_a_reader_that_is_gone_hurts_nobody() -> None:
     """Writing to a closed pipe is given up in silence."""
     read_end, write_end = os.pipe()
@@ -68,7 +81,7 @@ def test_a_disk_that_was_full_gets_what_comes_later(monkeypatch: pytest.MonkeyPa
     tried = threading.Event()
     write = os.write
 
-    def limited(descriptor: int, data: bytes) -> int:
+    def limited(descriptor: int, data: memoryview) -> int:
         if full.is_set() and descriptor == write_end:
             tried.set()
             raise OSError(errno.ENOSPC, "no space left on device")
