@@ -36,14 +36,12 @@ class Renamer:
             return pieces
         self._held += pieces
         self._held_bytes += sum(map(len, pieces))
-        if self._is_event_stream:
-            return self._lines(complete)
-        if complete:
-            return [renamed(self._taken(), self._name)]
         if self._held_bytes > _MOST_HELD_BYTES:  # too large to be one of those that name a model
             self._gave_up = True
             return [self._taken()]
-        return []
+        if self._is_event_stream:
+            return self._lines(complete)
+        return [renamed(self._taken(), self._name)] if complete else []
 
     def _lines(self, complete: bool) -> list[bytes]:
         lines = self._taken().split(b"\n")

@@ -73,3 +73,12 @@ def test_a_very_large_answer_passes_unchanged() -> None:
     out = [renamer.feed([piece], False) for _ in range(20)]
 
     assert b"".join(part for parts in out for part in parts) == piece * 20
+
+
+def test_an_event_without_an_end_passes_unchanged() -> None:
+    """A server gone wild isn't held in memory."""
+    renamer = Renamer("x", is_event_stream=True)
+    passed = [len(b"".join(renamer.feed([b"y" * 2**20], complete=False))) for _ in range(20)]
+
+    assert sum(passed) == 20 * 2**20
+    assert passed[:16] == [0] * 16

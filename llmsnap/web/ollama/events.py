@@ -60,7 +60,7 @@ class Lines:
             return
         try:
             said = json.decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if isinstance(said, Mapping):
             yield from self._take(said)
