@@ -113,6 +113,8 @@ class Catalogue:
         self._store = store
         self._saved: dict[str, dict[str, Saved]] = {}
         """By model and name."""
+        self._dropped: set[str] = set()
+        """Names whose rows may still be there."""
         self._verdicts: dict[str, Verdict] = {}
 
     @property
@@ -128,7 +130,8 @@ class Catalogue:
         except StoreFailed as error:
             logger.warning("saved conversations aren't known: %s", error)
             return
-        known = {saved.name for saved in self.all()}
+        known = {saved.name for saved in self.all()} | self._dropped
+        self._dropped &= {row[0] for row in rows}
         news = [row for row in rows if row[0] not in known]
         for saved in await asyncio.to_thread(_understood, news):  # 10,000 take a quarter second
             self._saved.setdefault(saved.model, {}).setdefault(saved.name, saved)
@@ -181,6 +184,7 @@ class Catalogue:
         for name in names:
             for of_one in self._saved.values():
                 of_one.pop(name, None)
+            self._dropped.add(name)
             self._store.write(_DROP, (name,))
         self._saved = {model: of_one for model, of_one in self._saved.items() if of_one}
 

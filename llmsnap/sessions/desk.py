@@ -341,7 +341,7 @@ class Desk:
     async def _restore(self, turn: Turn, wish: Wish, slot: Slot, state: State) -> int | None:
         saved = wish.saved
         assert self._process is not None
-        if not await self._restorer.is_fit(saved, slot, state):
+        if not await self._restorer.is_fit(saved, slot, state) or turn.is_off:
             return None
         if not await self._make_way(state, slot, saved):
             return None

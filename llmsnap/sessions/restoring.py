@@ -88,7 +88,10 @@ class Restorer:
         return not read_s or read_s > wish.saved.kept.size * self._byte_s
 
     async def is_fit(self, saved: Saved, slot: Slot, state: State) -> bool:
-        """Say whether `saved` may be read into `slot`; what is broken is set aside."""
+        """Say whether `saved` may be read into `slot`.
+
+        What is broken is set aside. Raises NotYet then: something else may do.
+        """
         is_risky = saved.engine != state.who.engine or saved.name in self._doubtful
         if is_risky and any(slot.is_processing for slot in state.slots):
             return False  # if it went wrong, their answers would be cut
@@ -99,7 +102,8 @@ class Restorer:
             await self._vault.set_aside(saved)
             self._tell(saved, "refused")
             logger.warning("model %s: a saved conversation is lost: %s", self._model, fault)
-            return False
+            await self._vault.look_again()  # another proxy may have put another in its place
+            raise NotYet(0.0)
         return True
 
     async def read(self, process: Process, saved: Saved, slot: int, state: State) -> None:

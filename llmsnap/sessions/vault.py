@@ -38,6 +38,7 @@ _MOST_AT_ONCE: Final = 0.5
 """The part of their greatest age that files grow older at once, whatever a clock says."""
 _LEAST_AT_ONCE_S: Final = 7200.0
 """Ages are counted once an hour at least."""
+_PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,12 @@ class Vault:
         """Take `saved` out of use."""
         self.catalogue.drop([saved.name])
         await asyncio.to_thread(files.set_aside, self.folder, saved.name)
+
+    async def look_again(self) -> None:
+        """Learn what another proxy has saved, unless that takes long: a request waits for it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self.catalogue.refresh()
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete files and forget them."""

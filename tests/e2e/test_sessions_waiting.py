@@ -191,3 +191,21 @@ async def test_a_client_that_leaves_the_line_holds_up_nobody(
             await in_flight(proxy, 2)
             found = await waiting
         assert found["cache_n"] >= 0.95 * held
+
+
+async def test_u134_who_gives_up_on_a_long_prompt_and_asks_again_finds_it_read(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """Though something shorter that begins alike is saved, and would be restored else."""
+    async with running_proxy(configure(names="a"), tmp_path) as proxy:
+        talk: Talk = [{"role": "system", "content": "be brief " * 50}]
+        await say(proxy, talk, "hello")
+        await proxy.post("/api/models/unload")
+        await proxy.becomes("a", "stopped")
+        long = [talk[0], {"role": "user", "content": LONG}]
+        body = {"model": "a", "messages": long, "stream": True, **AT_LENGTH}
+        async with proxy.session.post("/v1/chat/completions", json=body) as answer:
+            await answer.content.readuntil(b"\n\n")
+        found = await say(proxy, [talk[0]], LONG)
+        assert found["prompt_n"] <= 2
+        assert found["cache_n"] >= len(LONG)

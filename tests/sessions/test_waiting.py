@@ -391,3 +391,21 @@ async def test_a_server_isnt_asked_where_nothing_is_due(stage: Stage) -> None:
     stage.slots.list_says = AssertionError("it was asked")  # type: ignore[assignment]
     await stage.desk.save(stage.process, least_new=256, limit_s=10)
     assert stage.slots.orders == ["save"]
+
+
+async def test_instead_of_a_file_that_is_lost_another_one_is_restored(stage: Stage) -> None:
+    """What was saved of the same conversation by another proxy, or what has less of it."""
+    await stage.ask(f"{LONG}|one")
+    await stage.stop()
+    (older,) = stage.files()
+    stage.start()
+    await stage.ask(f"{LONG}|another way", cached=950)
+    await stage.stop()
+    (newer,) = {*stage.files()} - {older}
+    (stage.vault.folder / newer).unlink()
+    stage.start()
+    stage.slots.orders.clear()
+    turn = await send(stage, turn_of(f"{LONG}|another way|go on"))
+    assert stage.slots.orders == ["restore"]
+    assert turn.restored is not None
+    assert turn.restored.saved.name == older
