@@ -185,6 +185,28 @@ async def test_two_proxies_share_a_folder(configure: Configure, tmp_path: Path) 
         assert (await say(one, other, "go on"))["cache_n"] > 1000
 
 
+async def test_two_proxies_go_on_with_one_conversation(
+    configure: Configure, tmp_path: Path
+) -> None:
+    """In turns: each restores what the other one has put in the place of its file."""
+    folder = tmp_path / "shared"
+    head = f"{ONE_AT_A_TIME}\nsessions: {{dir: {folder}}}"
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+    async with running_proxy(configure(head, names="a"), places[0]) as one:
+        talk = await saved(one)
+        async with running_proxy(configure(head, names="a"), places[1]) as two:
+            held = 1500
+            for proxy in (two, one, two, one):
+                found = await say(proxy, talk, "go on")
+                assert found["cache_n"] > held
+                held = found["cache_n"] + found["prompt_n"] - 1
+                await proxy.post("/api/models/unload")
+                await proxy.becomes("a", "stopped")
+        assert len([*folder.glob("*.kv")]) == 1
+
+
 async def test_a_folder_that_cant_be_used_changes_nothing_else(
     configure: Configure, tmp_path: Path
 ) -> None:
