@@ -44,6 +44,8 @@ __all__ = ["Lease", "Supervisor", "Upstream"]
 logger = logging.getLogger(__name__)
 
 _LAST_KILL_S: Final = 5.0
+_ABILITY_S: Final = 2.0
+"""Longest wait until it is known how a model sleeps that has just started."""
 
 
 class Supervisor:
@@ -206,7 +208,7 @@ class Supervisor:
 
     async def sleep(self, model: str) -> None:
         """Put idle `model` to sleep and return when it is; raise Conflict when it can't be."""
-        view, rest = self.view(model), self.rest(model)
+        view = self.view(model)
         if view.state in SLUMBER:
             return
         if view.state is not State.READY:
@@ -215,7 +217,7 @@ class Supervisor:
             )
         if view.in_flight or view.waiting:
             raise Conflict(f"model {model!r} is busy; it can be put to sleep when it is idle")
-        if rest.driver is None:
+        if (rest := await self._known_rest(model)).driver is None:
             told = "; ".join(f"{name}: {reason}" for name, reason in rest.refusals.items())
             why = told or "sleepMode is off, or how it sleeps isn't known yet"
             raise Conflict(f"model {model!r} can't sleep ({why})")
@@ -225,6 +227,14 @@ class Supervisor:
         after = self.view(model)
         if after.state is not State.ASLEEP:
             raise Conflict(after.error or f"model {model!r} is {after.state} and not asleep")
+
+    async def _known_rest(self, model: str) -> RestView:
+        """Return how `model` sleeps; wait a moment for that where it isn't known yet."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ABILITY_S):
+                while self.rest(model) == RestView():
+                    await self.next_event()
+        return self.rest(model)
 
     def keep(self, model: str, keep_s: float) -> None:
         """Put idle `model` away `keep_s` after its last use, and not before, until the next use."""

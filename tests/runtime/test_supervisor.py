@@ -14,6 +14,7 @@ from llmsnap.core.cause import Cause, Why
 from llmsnap.core.lifecycle import State, Trigger
 from llmsnap.core.messages import (
     NO_WAIT,
+    AbilityChanged,
     Abort,
     Action,
     Admit,
@@ -35,7 +36,7 @@ from llmsnap.core.messages import (
     UnloadRequested,
     Wake,
 )
-from llmsnap.errors import LlmsnapError, ModelNotFound, ServiceUnavailable, StartFailed
+from llmsnap.errors import Conflict, LlmsnapError, ModelNotFound, ServiceUnavailable, StartFailed
 from llmsnap.runtime.release import release
 from llmsnap.runtime.rest import RestView
 from llmsnap.runtime.supervisor import Supervisor, Upstream
@@ -402,6 +403,20 @@ async def test_unload_all(stage: Stage) -> None:
     stage.exited("b")
     stage.exited("a")
     await unloading
+
+
+async def test_a_sleep_waits_until_it_is_known_how(stage: Stage) -> None:
+    """That takes a moment after a start: `load` and `sleep` may follow each other."""
+    stage.start("a")
+    stage.ready("a")
+    sleeping = asyncio.ensure_future(stage.supervisor.sleep("a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stage.runners["a"].rest = RestView(refusals={"pageout": "there is no swap"})
+    stage.supervisor.post(AbilityChanged("a", False, False, "", 0))
+
+    with pytest.raises(Conflict, match="there is no swap"):
+        await sleeping
 
 
 async def test_a_stalled_process_is_ended(stage: Stage) -> None:
