@@ -180,7 +180,7 @@ def way(kind: MoveKind, **more: Any) -> MoveRecord:
                 "sleep",
                 driver="pageout",
                 cause=Cause(Why.IDLE, idle_s=300),
-                moved_bytes={"swap": 2**30, "ram": 0},
+                moved_bytes={"swap": 2**30, "ram": -(2**30)},
                 paused=2,
             ),
             "put to sleep in 3.0 s by pageout (idle 300 s), 1 GiB to swap, 2 answers paused",
