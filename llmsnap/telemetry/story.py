@@ -144,7 +144,9 @@ _VERBS: Final[dict[MoveKind, str]] = {
 
 
 def _down(move: MoveRecord) -> str:
-    moved = ", ".join(f"{size_text(n)} to {place}" for place, n in move.moved_bytes.items() if n > 0)
+    moved = ", ".join(
+        f"{size_text(n)} to {place}" for place, n in move.moved_bytes.items() if n > 0
+    )
     verb = _VERBS[move.kind] if move.result == "ok" else f"{move.kind} {move.result}"
     parts = [f"{verb} in {seconds_text(move.duration_s)}{_by(move)} ({move.cause})", moved]
     if move.paused:
