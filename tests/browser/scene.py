@@ -52,6 +52,8 @@ async def unfold(window: Window, place: str) -> None:
             await window.button("Details of talker").click()
             await window.button("Load bad").click()
             await expect(page.get_by_role("alert")).to_be_visible()
+            await window.shows_state("bad", "failed")  # and not any more that it starts
+            await expect(window.button("Unload bad")).to_be_hidden()
         case "activity":
             await expect(page.locator(".underway .pill")).to_have_text("answering")
             await page.locator(".request button").first.click()
