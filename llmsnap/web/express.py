@@ -192,6 +192,7 @@ class ExpressConnection(Flow):
         """Let aiohttp have the connection; it is gone from here."""
         self._express.proxy.outbox.flush()
         if self._request is None and not self.transport.is_closing():
+            self._take_more()
             self._front.to_aiohttp(self, self._unread)
         self._leave()
 
@@ -223,12 +224,16 @@ class ExpressConnection(Flow):
                 self.force_close()
 
     def _read_on(self) -> None:
-        """Go on with what came while a request was served."""
+        """Go on with what came while a request was served; take more in once that is little."""
+        if self._unread:
+            self._look()
+        if self._request is None or len(self._unread) <= _MOST_UNREAD_BYTES:
+            self._take_more()
+
+    def _take_more(self) -> None:
         if self._is_held_up:
             self._is_held_up = False
             self.transport.resume_reading()
-        if self._unread:
-            self._look()
 
     async def _serve(self, head: CommonHead, text: bytes) -> Outlet:
         began = perf_counter()

@@ -431,3 +431,24 @@ async def test_large_bodies_go_by_the_configured_limit_too(handed: list[bytes]) 
 
     assert len(handed) == 1
     assert express.MOST_BODY_BYTES > 10
+
+
+async def test_who_asks_ahead_isnt_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much a client sends without waiting for answers, little of it is held in memory."""
+    held: list[int] = []
+    look = ExpressConnection._look
+
+    def note(connection: ExpressConnection) -> None:
+        held.append(len(connection._unread))
+        look(connection)
+
+    monkeypatch.setattr(ExpressConnection, "_look", note)
+    async with staged() as stage:
+        reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
+        writer.write(post(more=f"X-A: {'a' * 4000}\r\n") * 2000 + CLOSING)
+        async with asyncio.timeout(60):
+            said = await reader.read()
+        writer.close()
+
+    assert said.count(b"HTTP/1.1 200") == 2001
+    assert max(held) < 2**20
