@@ -245,7 +245,7 @@ async def test_whether_files_are_read_ahead_is_configured(
     if resident_bytes(file):
         pytest.skip(f"{tmp_path} is in memory itself; set TMPDIR to a place on a disk")
     models = FakeModels(tmp_path, head=f"memory: {{mode: off, prefetch: {json.dumps(prefetch)}}}")
-    models.add("a", "--gap 0.05 --chunks 20")
+    models.add("a", "--gap 0.15 --chunks 20")
     models.add_command("b", f"sh -c 'shift; exec \"$@\"' sh {file} {models.command('b')}")
     running = Running(models.yaml, tmp_path)
     async with aiohttp.ClientSession(await running.url()) as session:

@@ -76,7 +76,7 @@ async def test_p58_spillover_uses_a_further_model_when_one_is_busy(
 ) -> None:
     """The first request goes to a, the second at the same time to b."""
     fake.head = TOGETHER + "selectors: {any: {strategy: spillover, targets: [a, b]}}"
-    fake.add("a", "--first-byte 1").add("b")
+    fake.add("a", "--first-byte 3").add("b")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         first = asyncio.ensure_future(proxy.chat("any"))
         await eventually(lambda: fake.count("a", "request") > 0)

@@ -84,7 +84,7 @@ async def test_p04_a_stream_is_never_cut_by_a_swap(fake: FakeModels, tmp_path: P
         await eventually(lambda: fake.count("a", "request") == 1)
         await proxy.chat("b")
 
-        assert streaming.done()
+        assert fake.when("a", "answered") < fake.when("b", "start")
         assert (await streaming).endswith(b"data: [DONE]\n\n")
 
 
@@ -317,7 +317,7 @@ async def test_p29_browser_assets_never_load_a_model(fake: FakeModels, tmp_path:
 
 async def test_p30_the_limit_counts_who_waits_too(fake: FakeModels, tmp_path: Path) -> None:
     """429 with `Retry-After: 1`, also while the first only waits for the start."""
-    fake.add("a", "--ready 1", more="concurrencyLimit: 1")
+    fake.add("a", "--ready 3", more="concurrencyLimit: 1")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         first = asyncio.ensure_future(proxy.chat("a"))
         await eventually(started(fake, "a"))
@@ -406,7 +406,7 @@ async def test_p38_cmd_stop_gets_the_pid_and_the_environment(
 
 async def test_p40_event_streams_are_not_buffered(fake: FakeModels, tmp_path: Path) -> None:
     """The header tells proxies in front, and chunks arrive one by one."""
-    fake.add("a", "--gap 0.3 --chunks 3")
+    fake.add("a", "--gap 0.5 --chunks 5")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         body = {"model": "a", "stream": True}
         async with proxy.session.post("/v1/chat/completions", json=body) as answer:
