@@ -215,7 +215,7 @@ async def read_request(reader: asyncio.StreamReader) -> Seen | None:
 async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     if "chunked" in headers.get("transfer-encoding", ""):
         parts = []
-        while size := int(await reader.readline(), 16):
+        while size := int(await reader.readuntil(b"\n"), 16):
             parts.append(await reader.readexactly(size))
             await reader.readline()
         await reader.readline()

@@ -167,7 +167,7 @@ async def read_request(reader: asyncio.StreamReader) -> Received | None:
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     chunks = []
-    while size := int(await reader.readline(), 16):
+    while size := int(await reader.readuntil(b"\n"), 16):
         chunks.append(await reader.readexactly(size))
         await reader.readexactly(2)
     await reader.readexactly(2)
