@@ -103,12 +103,15 @@ async def test_a_hung_probe_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that accepts and says nothing holds nobody up beyond the limit of one probe."""
     monkeypatch.setattr(health, "_PROBE_S", 0.1)
 
+    over = asyncio.Event()
+
     async def never(_: bytes) -> bytes:
-        await asyncio.Event().wait()
+        await over.wait()
         return b""
 
     async with answering(never) as port, Prober() as prober, asyncio.timeout(30):
         assert not await prober.is_ready(f"http://127.0.0.1:{port}/health")
+        over.set()
 
 
 async def test_the_pauses_grow_with_the_wait() -> None:
