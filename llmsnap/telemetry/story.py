@@ -105,11 +105,6 @@ def _failure(record: RequestRecord) -> str:
     return f"{verb}: {record.error}"
 
 
-def tell_phases(move: MoveRecord) -> str:
-    """Return the phases of a swap in a few words: `evict 0.9 s, wake 3.0 s`."""
-    return ", ".join(f"{name} {seconds_text(s)}" for name, s in phases_spent(move.phases).items())
-
-
 def tell_move(move: MoveRecord) -> str:
     """Return in a line how a model came or went: how long each part took, for whom, and why."""
     if not move.is_swap:

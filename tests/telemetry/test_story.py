@@ -9,7 +9,7 @@ import pytest
 from llmsnap.core.cause import Cause, Why
 from llmsnap.core.messages import Phases
 from llmsnap.telemetry.record import Departure, MoveKind, MoveRecord, Pauses, RequestRecord, Result
-from llmsnap.telemetry.story import tell_move, tell_phases, why
+from llmsnap.telemetry.story import tell_move, why
 from llmsnap.telemetry.tokens import Tokens
 
 BEGAN = 100.0
@@ -146,11 +146,6 @@ def test_without_a_swap_nobody_is_named() -> None:
     assert why(request(waited, swap=None)) == (
         "waited 3.0 s: 1.0 s for other models to finish, 1.0 s to make room, 1.0 s to wake a"
     )
-
-
-def test_a_swaps_phases() -> None:
-    """In a few words."""
-    assert tell_phases(request(Phases(evict_s=0.9, wake_s=3)).swap) == "evict 0.9 s, wake 3.0 s"  # type: ignore[arg-type]
 
 
 def way(kind: MoveKind, **more: Any) -> MoveRecord:
