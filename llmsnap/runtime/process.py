@@ -329,6 +329,8 @@ def describe_exit(code: int) -> str:
         return "only the proxy that started it would have been told its exit code"
     if gave_code(code):
         return f"exit code {code}"
+    if -code == signal.SIGILL:
+        return "killed by SIGILL (was it built for another processor?)"
     with suppress(ValueError):
         return f"killed by {signal.Signals(-code).name}"
     return f"killed by signal {-code}"

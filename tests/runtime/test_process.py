@@ -374,10 +374,16 @@ def test_our_own_group_is_never_signalled(group: int) -> None:
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(0, "exit code 0"), (7, "exit code 7"), (-9, "killed by SIGKILL"), (-63, "signal 63")],
+    [
+        (0, "exit code 0"),
+        (7, "exit code 7"),
+        (-9, "killed by SIGKILL"),
+        (-4, "killed by SIGILL (was it built for another processor?)"),
+        (-63, "signal 63"),
+    ],
 )
 def test_exit_codes_in_words(code: int, said: str) -> None:
-    """A signal is named."""
+    """A signal is named, and what one of them mostly means."""
     assert said in describe_exit(code)
 
 
