@@ -34,8 +34,9 @@ class Traffic:
         return [turn for turn in self._open.values() if turn.is_under_way]
 
     def ended(self) -> Iterator[Turn]:
-        """Yield those that have ended, of whose tokens nobody has heard yet, latest first."""
-        return (turn for turn in reversed(self._open.values()) if turn.record.ended_at)
+        """Yield those that the server has had, and whose tokens nobody knows yet, latest first."""
+        records = ((turn, turn.record) for turn in reversed(self._open.values()))
+        return (turn for turn, record in records if record.ended_at and record.forwarded_at)
 
     def filled(self) -> dict[int, int]:
         """Return how many tokens were restored for requests that aren't over, by slot."""

@@ -426,7 +426,7 @@ async def test_what_has_just_ended_counts_before_its_tokens_are_known(stage: Sta
         begun = turn(text)
         stage.desk.begins(begun, stage.process)
         assert isinstance(begun.record, RequestRecord)
-        begun.record.ended_at = 2.0
+        begun.record.forwarded_at, begun.record.ended_at = 1.0, 2.0
 
     assert not stage.desk.begins(turn(second, "go on"), stage.process)
     assert stage.desk.begins(turn(first, "go on"), stage.process)

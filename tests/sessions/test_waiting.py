@@ -409,3 +409,16 @@ async def test_instead_of_a_file_that_is_lost_another_one_is_restored(stage: Sta
     assert stage.slots.orders == ["restore"]
     assert turn.restored is not None
     assert turn.restored.saved.name == older
+
+
+async def test_who_asks_again_at_once_stands_in_line_again(stage: Stage, busy: Turn) -> None:
+    """What was asked before never reached the server, though it has just ended."""
+    turn = turn_of("one|two")
+    leaving = asyncio.ensure_future(send(stage, turn))
+    await still(leaving)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    assert isinstance(turn.record, RequestRecord)
+    turn.record.ended_at = monotonic()
+
+    assert stage.desk.begins(turn_of("one|two"), stage.process)
