@@ -133,3 +133,13 @@ def test_modules_and_files_exist(page: Path) -> None:
         assert (ROOT / "llmsnap" / module).exists(), words
     for path in re.findall(r"`((?:llmsnap|tests|docs|configs|deploy)/[\w./-]*)`", text_of(page)):
         assert (ROOT / path).exists(), path
+
+
+def test_errors_that_are_explained_are_still_said() -> None:
+    """What the page on troubles quotes of them stands in the code, where it is always the same."""
+    first_cells = re.findall(r"^\| (.*?) \|", text_of(DOCS / "troubleshooting.md"), re.MULTILINE)
+    quoted = re.findall(r"`([^`]+)`", "\n".join(first_cells))
+    said = "\n".join(path.read_text("utf-8") for path in (ROOT / "llmsnap").rglob("*.py"))
+    parts = {part.strip(" :,") for text in quoted for part in re.split("…|;", text)} - {""}
+    assert len(parts) > 8
+    assert [part for part in sorted(parts) if part not in said] == []
