@@ -51,4 +51,5 @@ def what_it_takes(client: Client, model: str) -> str:
         return ""
     back_s = view.get("back_s")
     when = f", back in about {back_s:.1f} s" if back_s else ""
-    return f"{view['id']} is {view['state']}{when} …"
+    state = "has failed" if view["state"] == "failed" else f"is {view['state']}"
+    return f"{view['id']} {state}{when} …"
