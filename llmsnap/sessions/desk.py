@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from functools import partial
 from typing import Final
 
 from llmsnap.errors import Conflict, LlmsnapError
@@ -19,7 +20,7 @@ from llmsnap.sessions.choice import (
     unknown_slots,
 )
 from llmsnap.sessions.identity import Identity, identity_of
-from llmsnap.sessions.line import Line, NotYet
+from llmsnap.sessions.line import Line, NoRoom, NotYet
 from llmsnap.sessions.pool import empties_idle, is_shared, slot_count, to_empty
 from llmsnap.sessions.proof import Proofs
 from llmsnap.sessions.restoring import Restorer
@@ -123,14 +124,19 @@ class Desk:
         None: there is no choice of slots, or nothing to put there. Raises SlotSpoiled when the
         process has to be restarted.
         """
-        async with self._line.first(turn):
-            slot = await self._wait_for_slot(turn)
-            self._traffic.go(turn)
-            return slot
+        began = asyncio.get_running_loop().time()
+        while True:
+            try:
+                async with self._line.first(turn):
+                    slot = await self._wait_for_slot(turn, began)
+                    self._traffic.go(turn)
+                    return slot
+            except NoRoom as error:
+                await self._line.news(error.look_s)
 
-    async def _wait_for_slot(self, turn: Turn) -> int | None:
+    async def _wait_for_slot(self, turn: Turn, began: float) -> int | None:
+        """Return the slot, as `make_ready` does. Raises NoRoom."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
         while not turn.is_off:
             self._line.settle()
             try:
@@ -141,14 +147,14 @@ class Desk:
                 if turn.waited_s > _PATIENCE_S:
                     logger.info("model %s: no slot is free for a saved conversation", self._model)
                     break
+                if isinstance(error, NoRoom):
+                    raise
                 await self._line.news(error.look_s)
         return None
 
     async def _prepare(self, turn: Turn) -> int | None:
         """Do as `make_ready` says. Raises NotYet where that may still be done, but not now."""
-        process = self._process
-        assert process is not None
-        if self._shared.standing(process.model, process.generation) == "away":
+        if (process := self._process) is not None and self._shared.is_away(process):
             raise NotYet(_LOOK_S)  # it was put to sleep in the middle of its answers
         self._shared.flush()
         chain, who = await turn.chain(), await self._who()
@@ -280,8 +286,8 @@ class Desk:
 
     async def _is_due(self, least_new: int) -> bool:
         """Whether the server need be asked at all, to save what has grown by so many tokens."""
-        who, least = await self._who(), self.min_tokens
-        return await self._saver.is_due(self._turns, who, least_new=least_new, min_tokens=least)
+        who, least, turns = await self._who(), self.min_tokens, self._turns
+        return await self._saver.is_due(turns, who, least_new=least_new, min_tokens=least)
 
     async def _who(self) -> Identity:
         """Return what the process is; looked up once, as files may be replaced while it runs."""
@@ -359,13 +365,19 @@ class Desk:
         return slot.id if len(state.slots) > 1 else None
 
     async def _make_way(self, state: State, target: Slot, saved: Saved) -> bool:
-        """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does."""
+        """Empty idle slots of a common cache where `saved` wouldn't fit; say whether it does.
+
+        Raises NoRoom where it will later: now its server would fail all that are under way.
+        """
         if not is_shared(self._subject.argv, self._subject.env):
             return True
         held = self._traffic.filled()
         coming = likely_tokens(self._traffic.under_way(), self._turns)
         taken = [*held, *(slot.id for slot in self._unknown(state))]
-        going = to_empty(state.slots, target, saved.tokens, held=held, taken=taken, coming=coming)
+        fits = partial(to_empty, state.slots, target, saved.tokens, held=held, taken=taken)
+        going = fits(coming=coming)
+        if fits() is None and any(slot.is_processing for slot in state.slots):
+            raise NoRoom(_LOOK_S)
         if going:
             self.refusal = await self._saver.save_displaced(state)
         ours = holders(state.turns, state.slots)

@@ -17,6 +17,10 @@ class NotYet(Exception):
         self.look_s = look_s
 
 
+class NoRoom(NotYet):
+    """There is a slot, but no room in the cache that all share: others may go on meanwhile."""
+
+
 class Line:
     """Lets one turn after the other choose its slot, in the order in which they came.
 

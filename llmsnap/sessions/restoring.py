@@ -154,9 +154,9 @@ class Restorer:
         order = asyncio.ensure_future(shared.slots.restore(process, slot, saved.name, _NEVER_S))
         try:
             while not order.done() and left_s > 0:
-                before = shared.standing(process.model, process.generation)
+                was_away = shared.is_away(process)
                 await asyncio.wait({order}, timeout=_STEP_S)
-                if "away" not in (before, shared.standing(process.model, process.generation)):
+                if not (was_away or shared.is_away(process)):
                     left_s -= _STEP_S
             if not order.done():
                 raise Late(f"no answer to a restore within {limit_s:g} s")

@@ -53,6 +53,10 @@ class Shared:
     flush: Callable[[], None]
     """Has `answered` called for all requests that have ended."""
 
+    def is_away(self, process: Process) -> bool:
+        """Whether `process` sleeps, or has gone by itself."""
+        return self.standing(process.model, process.generation) == "away"
+
     def spoiled(self, process: Process, why: str) -> SlotSpoiled:
         """Have `process` restarted; return what whoever waits for it is to be told."""
         error = SlotSpoiled(f"model {process.model!r}: {why}")

@@ -209,3 +209,21 @@ async def test_u134_who_gives_up_on_a_long_prompt_and_asks_again_finds_it_read(
         found = await say(proxy, [talk[0]], LONG)
         assert found["prompt_n"] <= 2
         assert found["cache_n"] >= len(LONG)
+
+
+async def test_e08_it_waits_for_room_in_a_common_cache(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Its server would end both with an error; what does fit beside the long one overtakes."""
+    command = " ".join(server_argv(models["a"])).replace("-np 1 ", "")
+    config = f"startPort: {free_ports(1)}\nmodels: {{a: {{cmd: '{command}'}}}}"
+    async with running_proxy(config, tmp_path) as proxy:
+        talk, held = await saved_talk(proxy)
+        async with streaming(proxy, "at length " * 270, tokens=300) as longest:
+            waiting = asyncio.ensure_future(say(proxy, talk, "go on"))
+            await in_flight(proxy, 2)
+            await proxy.chat("a", "short")
+            assert not longest.done()
+            found = await waiting
+            assert longest.done()
+        assert found["cache_n"] >= 0.95 * held
