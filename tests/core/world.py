@@ -128,7 +128,7 @@ class World:
     def __post_init__(self) -> None:
         self.order = itertools.count()
         self.numbers = itertools.count(1)
-        self.schedule = Schedule(max_wait_s=self.rng.choice([0.0, 120.0, 600.0]))
+        self.schedule = Schedule(max_wait_s=self.rng.choice([0.0, 60.0, 120.0, 600.0]))
         self.scheduler = Scheduler(
             self.specs.values(),
             capacity=self.capacity,
