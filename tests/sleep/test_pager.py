@@ -34,7 +34,9 @@ async def test_hardly_anything_stays_in_memory(swap: None) -> None:
     async with holding(64) as holder:
         before = await holder.checksum()
         rss = holder.usage.rss_bytes
-        assert page_out(holder.pid).rss_bytes < rss / 10
+        left = page_out(holder.pid)
+        assert left.anonymous_bytes + left.shared_bytes < 2 * MIB
+        assert left.rss_bytes < rss / 4  # of a program's file, pages may be other processes' too
         assert await holder.checksum() == before
 
 
