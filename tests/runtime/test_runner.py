@@ -114,7 +114,7 @@ async def test_stop_while_it_loads(rig: Rig) -> None:
     """A process that isn't ready yet is ended without an error."""
     runner = rig.runner(plan(options="--ready 60"))
     runner.start(1)
-    await eventually(lambda: b"pid" in rig.logs.model("a").history())
+    await eventually(lambda: b"pid" in rig.logs.model("a").history() and runner.pid is not None)
     pid = runner.pid
     assert pid is not None
     runner.stop()
