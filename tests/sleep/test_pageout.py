@@ -63,7 +63,8 @@ async def test_asleep_and_awake(swap: None, driver: PageOutDriver) -> None:
 
         out = await driver.sleep(target)
         assert holder.state == "T"
-        assert holder.usage.rss_bytes < 8 * MIB
+        left = holder.usage  # less the pages of Python's files, which others may use, too
+        assert left.anonymous_bytes + left.shared_bytes < 8 * MIB
         assert out.bytes["host"] < -60 * MIB
         assert out.bytes["swap"] > 58 * MIB
         assert out.seconds > 0
@@ -184,7 +185,7 @@ async def test_too_slow_a_disk_for_a_wake(
             await driver.wake(holder.target())
         assert holder.state == "T"
         os.kill(holder.pid, signal.SIGKILL)
-        await asyncio.wait_for(holder.process.wait(), 5)
+        await asyncio.wait_for(holder.process.wait(), 60)
 
 
 async def test_a_kernel_that_hangs(
@@ -192,7 +193,7 @@ async def test_a_kernel_that_hangs(
 ) -> None:
     """The caller is told in time, and nothing else waits for it."""
     let_go = threading.Event()
-    monkeypatch.setattr(pager, "page_out", lambda *_: let_go.wait(10))
+    monkeypatch.setattr(pager, "page_out", lambda *_: let_go.wait(60))
     monkeypatch.setattr("llmsnap.sleep.offload._GRACE_S", 0.05)
     monkeypatch.setattr(driver, "_pace", Pace(base_s=0.05, lowest_rate=1e18))
     async with holding(1) as holder:
@@ -243,7 +244,7 @@ async def test_a_cancelled_sleep_leaves_nobody_stopped(
 
     def slow(pids: Collection[int]) -> list[pager.Memory]:
         begun.set()
-        assert cancelled.wait(10)
+        assert cancelled.wait(60)
         return real(pids)
 
     monkeypatch.setattr(pager, "in_memory", slow)

@@ -25,12 +25,12 @@ async def test_a_tree_stops_and_goes_on() -> None:
     async with holding(1, "--fork") as holder:
         await eventually(lambda: len(proctree.living(holder.pid)) == 2)
 
-        stopped = proctree.stop(holder.pid, Deadline(5))
+        stopped = proctree.stop(holder.pid, Deadline(60))
         assert [one.pid for one in stopped] == proctree.pids(holder.pid)
         assert stopped[0].pid == holder.pid
         assert {state(one.pid) for one in stopped} == {"T"}
 
-        proctree.go_on(stopped, Deadline(5))
+        proctree.go_on(stopped, Deadline(60))
         assert "T" not in {state(one.pid) for one in stopped}
 
 
@@ -39,11 +39,11 @@ async def test_a_process_that_forks_all_the_time_is_stopped_with_all_its_childre
     async with holding(1, "--spawn") as holder:
         for _ in range(20):
             await eventually(lambda: len(proctree.living(holder.pid)) > 2)
-            stopped = await asyncio.to_thread(proctree.stop, holder.pid, Deadline(5))
+            stopped = await asyncio.to_thread(proctree.stop, holder.pid, Deadline(60))
             living = proctree.living(holder.pid)
             assert {one.letter for one in living} == {"T"}
             assert {one.pid for one in living} <= {one.pid for one in stopped}
-            proctree.go_on(stopped, Deadline(5))
+            proctree.go_on(stopped, Deadline(60))
 
 
 async def test_a_process_that_waits_in_the_kernel_counts_as_stopped(
@@ -76,7 +76,7 @@ async def test_a_process_is_stopped_when_its_last_thread_is(
     async with holding(1, "--spawn") as holder:
         assert len(threads(holder.pid)) == 2
         monkeypatch.setattr(proctree, "threads", one_runs_on)
-        proctree.stop(holder.pid, Deadline(5))
+        proctree.stop(holder.pid, Deadline(60))
         assert len(looks) >= 3
         assert looks[-1] == ["T", "T"]
 
@@ -85,9 +85,9 @@ async def test_a_stopped_tree_obeys_sigkill() -> None:
     """No process of it needs to go on first."""
     async with holding(1, "--fork") as holder:
         await eventually(lambda: len(proctree.living(holder.pid)) == 2)
-        stopped = proctree.stop(holder.pid, Deadline(5))
+        stopped = proctree.stop(holder.pid, Deadline(60))
         proctree.signal_all(stopped, signal.SIGKILL)
-        await asyncio.wait_for(holder.process.wait(), 5)
+        await asyncio.wait_for(holder.process.wait(), 60)
         await eventually(lambda: not any(map(proctree.lives, stopped)))
 
 
