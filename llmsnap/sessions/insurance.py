@@ -42,3 +42,4 @@ async def insure(desk: Desk, process: Process, is_awaited: Callable[[], bool]) -
         logger.info("model %s: sleeps unsaved: somebody waits", process.model)
     finally:
         saving.cancel()
+        await asyncio.gather(saving, return_exceptions=True)  # nothing of it meets the sleep
