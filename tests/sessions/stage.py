@@ -50,7 +50,7 @@ class FakeSlots(Slots):
         self.slot = Slot(0, n_ctx=4096, id_task=-1)
         self.beside: list[Slot] = []
         self.restored: list[int] = []
-        self.list_says: LlmsnapError | None = None
+        self.list_says: Exception | None = None
         self.save_says: Saved | LlmsnapError | None = None
         self.restore_says: Restored | LlmsnapError | None = None
         self.orders: list[str] = []

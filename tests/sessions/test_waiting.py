@@ -163,16 +163,24 @@ async def test_a_client_that_reads_slowly_blocks_nobody(stage: Stage, busy: Turn
     assert stage.slots.orders[-1] == "restore"
 
 
-async def test_a_slot_that_a_stranger_took_is_waited_for(
+async def held_up(
     stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The order to restore had to wait for its end: that is no failure, and nothing is cut."""
+) -> asyncio.Future[Turn]:
+    """Send a request whose restore has been ordered and isn't answered within its time."""
     monkeypatch.setattr("llmsnap.sessions.restoring._LEAST_S", 0.01)
     monkeypatch.setattr("llmsnap.sessions.restoring._STEP_S", 0.01)
     end(stage, busy)
     stage.slots.may_restore.clear()
     waiting = sending(stage, "one|two")
     await eventually(lambda: "restore" in stage.slots.orders)
+    return waiting
+
+
+async def test_a_slot_that_a_stranger_took_is_waited_for(
+    stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order to restore had to wait for its end: that is no failure, and nothing is cut."""
+    waiting = await held_up(stage, busy, monkeypatch)
     stage.slots.slot = BUSY
     await still(waiting)
     assert stage.restarts == []
@@ -186,12 +194,7 @@ async def test_a_restore_may_take_longer_while_its_process_sleeps(
     stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was paused in the middle of that: it isn't ended for it, and goes on when it is awake."""
-    monkeypatch.setattr("llmsnap.sessions.restoring._LEAST_S", 0.01)
-    monkeypatch.setattr("llmsnap.sessions.restoring._STEP_S", 0.01)
-    end(stage, busy)
-    stage.slots.may_restore.clear()
-    waiting = sending(stage, "one|two")
-    await eventually(lambda: "restore" in stage.slots.orders)
+    waiting = await held_up(stage, busy, monkeypatch)
     stage.standing = "away"
     await still(waiting)
     stage.slots.may_restore.set()
@@ -233,7 +236,7 @@ async def test_a_process_that_is_ended_in_the_middle_takes_no_file_along(stage: 
 async def test_nothing_is_asked_of_a_process_that_sleeps(stage: Stage, busy: Turn) -> None:
     """It was paused in the middle of its answers; who waits for a slot waits on."""
     stage.standing = "away"
-    stage.slots.list_says = AssertionError("it was asked")  # type: ignore[assignment]
+    stage.slots.list_says = AssertionError("it was asked")
     waiting = sending(stage, "one|two")
     await still(waiting)
     stage.standing, stage.slots.list_says = "up", None
@@ -388,7 +391,7 @@ async def test_a_server_isnt_asked_where_nothing_is_due(stage: Stage) -> None:
     await stage.ask("one")
     await stage.stop()
     await stage.ask("one|two", tokens=TOKENS + 10)
-    stage.slots.list_says = AssertionError("it was asked")  # type: ignore[assignment]
+    stage.slots.list_says = AssertionError("it was asked")
     await stage.desk.save(stage.process, least_new=256, limit_s=10)
     assert stage.slots.orders == ["save"]
 
