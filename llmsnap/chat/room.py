@@ -55,17 +55,17 @@ class Room:
         except KeyboardInterrupt:
             is_stopped = True
         finally:
+            conversation.answer(answer.text)
             self._terminal.wipe()
             if answer.text:
                 self._terminal.write("\n")
-            conversation.answer(answer.text)
+            if self._keeps:
+                self._keep()
         if answer.figures is None or (is_stopped and not answer.text):
             self._terminal.note("\nstopped before an answer began; /retry asks again")
         else:
             line = line_of(answer.figures, conversation.model, is_stopped=is_stopped)
             self._terminal.note(line)
-        if self._keeps:
-            self._keep()
         return not is_stopped
 
     def _line(self) -> Then:
@@ -94,9 +94,9 @@ class Room:
             if was_thought and not piece.is_thought:
                 self._terminal.write("\n\n", is_thought=True)
             was_thought = piece.is_thought
-            self._terminal.write(piece.text, is_thought=piece.is_thought)
             if not piece.is_thought:
-                answer.text += piece.text
+                answer.text += piece.text  # before it is shown: Ctrl-C must find whatever was seen
+            self._terminal.write(piece.text, is_thought=piece.is_thought)
 
     def _say_what_it_waits_for(self) -> None:
         if not self._terminal.is_interactive:
