@@ -86,7 +86,7 @@ class Attribution:
                 self._difference_on(device).take(reading.used_bytes, where, thought)
             if device == HOST:
                 ours = [tree for model, tree in look.trees.items() if model in where.on_devices]
-                used_by_us = sum(_taken(tree.usage) for tree in ours)
+                used_by_us = sum(taken_bytes(tree.usage) for tree in ours)
                 self._others[HOST] = max(0, reading.used_bytes - used_by_us)
             elif _is_silent(reading):
                 self._by_difference(reading, held, where)
@@ -196,6 +196,14 @@ def unlisted_bytes(reading: Reading) -> int:
     return reading.used_bytes - sum((reading.processes or {}).values())
 
 
+def taken_bytes(usage: Usage) -> int:
+    """Return what nobody else can have of RAM.
+
+    The kernel counts pages of files as available, mapped or not.
+    """
+    return usage.rss_bytes - usage.file_bytes
+
+
 def need_of(held: Mapping[str, int], usage: Usage) -> Bytes:
     """Return what a model that is awake needs of each device, by what it holds.
 
@@ -203,7 +211,7 @@ def need_of(held: Mapping[str, int], usage: Usage) -> Bytes:
     what a GPU has is read from the file once, so of such a model only its own pages count.
     """
     need = {device: size for device, size in held.items() if device not in (HOST, SWAP) and size}
-    need[HOST] = _taken(usage) if need else usage.rss_bytes
+    need[HOST] = taken_bytes(usage) if need else usage.rss_bytes
     return need
 
 
@@ -218,7 +226,7 @@ def _in_ram(usage: Usage) -> Bytes:
 
 def _taken(usage: Usage) -> int:
     """What nobody else can have: the kernel counts pages of files as available, mapped or not."""
-    return usage.anonymous_bytes + usage.shared_bytes if usage.anonymous_bytes else usage.rss_bytes
+    return usage.rss_bytes - usage.file_bytes
 
 
 def _without_zeros(bytes_: Mapping[str, int]) -> Bytes:

@@ -12,7 +12,7 @@ from llmsnap.config.memory import HOST
 from llmsnap.config.quantities import size_text
 from llmsnap.core.lifecycle import Trigger
 from llmsnap.core.messages import Event, ModelChanged
-from llmsnap.memory.attribution import unlisted_bytes
+from llmsnap.memory.attribution import taken_bytes, unlisted_bytes
 from llmsnap.memory.device import Reading
 from llmsnap.memory.machine import Look, Tree
 from llmsnap.runtime.tasks import Background
@@ -154,8 +154,12 @@ def _is_hidden(departure: Departure, now: Picture) -> bool:
 
 
 def _in_ram(model: str, now: Look) -> int:
-    """By the process alone: paging out leaves copies behind, which system-wide figures count."""
-    return now.trees.get(model, Tree()).usage.rss_bytes
+    """By the process alone: paging out leaves copies behind, which system-wide figures count.
+
+    Pages of files may stay, where another process has them mapped, or they aren't ours to drop:
+    whoever needs the room gets it.
+    """
+    return taken_bytes(now.trees.get(model, Tree()).usage)
 
 
 def _on_gpu(device: str, departure: Departure, now: Picture, left: Collection[str]) -> int:

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from mmap import PROT_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pytest
 
 from tests.e2e.conftest import ONE_AT_A_TIME, Configure, direct_server, text_of
 from tests.helpers.fake_models import FakeModels
-from tests.helpers.llama import server_environment
+from tests.helpers.llama import made_gguf, server_argv, server_environment
+from tests.helpers.ports import free_ports
 from tests.helpers.processes import lives
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
 from tests.helpers.swap import swap
@@ -372,3 +374,26 @@ async def test_p65_a_model_that_cannot_sleep_says_why(tmp_path: Path) -> None:
         assert status == 409
         assert "can't sleep" in answer["error"]["message"]
         assert (await proxy.post("/api/models/sleep/nope"))[0] == 404
+
+
+async def test_a_file_that_others_have_mapped_holds_up_no_swap(tmp_path: Path) -> None:
+    """As of a model that is up by another name, too: its pages stay, and aren't waited for."""
+    weights = made_gguf("mapped", layers=4, embd=1024, ff=4096, heads=16, kv_heads=4)
+    config = f"""
+{ONE_AT_A_TIME}
+sleep: {TO_MAKE_ROOM}
+startPort: {free_ports(1)}
+models:
+  big: {{cmd: {json.dumps(" ".join(server_argv(weights)))}, ram: 400MiB}}
+"""
+    with weights.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as ours:
+        async with proxy_over(config, tmp_path) as proxy:
+            await proxy.chat("big")
+            await known(proxy, "big")
+            assert ours.read()  # in memory, and ours as well
+            await proxy.post("/api/models/sleep/big")
+            await proxy.becomes("big", "asleep")
+
+            pid = (await proxy.models())["big"]["pid"]
+            assert psutil.Process(pid).memory_info().rss > weights.stat().st_size / 2
+        assert "didn't come back" not in proxy.log

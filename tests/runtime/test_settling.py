@@ -177,6 +177,17 @@ async def test_in_ram_a_sleep_is_judged_by_the_process_alone() -> None:
     await rig.background.aclose()
 
 
+async def test_pages_of_files_may_stay_in_ram() -> None:
+    """They are another process' too, or not ours to drop; the kernel does when room is wanted."""
+    rig = Rig(host=20)
+    await rig.shows(look(reading("host", 9), a=tree(10, anonymous=1, file=3)), a=State.READY)
+    rig.becomes("a", State.SLEEPING)
+    rig.shown = look(reading("host", 8), a=tree(10, file=3, swap=1))
+    rig.settling.report(SLEPT)
+    await eventually(lambda: SLEPT in rig.posted)
+    await rig.background.aclose()
+
+
 async def test_what_can_not_be_seen_is_not_waited_for(rig: Rig) -> None:
     """While NVML is silent, a process that ended has given its memory back."""
     await rig.shows(card(9, {10: 8}), a=State.READY)
