@@ -112,12 +112,13 @@ def _is_ours(address: str) -> bool:
 
 
 async def _answers(address: str, port: int) -> bool:
-    """Whether something takes connections there; one that doesn't refuse counts too."""
+    """Whether something takes connections there; one that neither does nor refuses counts too."""
     try:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_connection(address, port)
     except TimeoutError:
-        return True
+        # Or this process stood still just then: the kernel knows.
+        return not ON_LINUX or any(_listening_inodes([address], port))
     except OSError:
         return False
     # A connection to a port that nobody has may meet itself, when that port happens to be its own.

@@ -68,6 +68,8 @@ class RestView:
 
     driver: str | None = None
     """Which driver it sleeps by; None: none does, or it isn't known yet."""
+    is_sought: bool = False
+    """Whether its driver is still being looked for."""
     keeps_state: bool = False
     """Whether its KV cache is there again when it wakes."""
     refusals: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Rest:
         asleep: Choice | None = None,
     ) -> None:
         """`asleep`: how it sleeps from the start."""
-        self.view = RestView()
+        self.view = RestView(is_sought=True)
         self.must_be_killed = False
         """Whether it sleeps, or is on its way, so that it can't obey a signal, nor tidy up."""
         self._target = target

@@ -26,6 +26,8 @@ from llmsnap.runtime.proctable import Table, boot_id, family, read_entry, read_t
 logger = logging.getLogger(__name__)
 
 _GRACE_S: Final = 3.0
+_LAST_S: Final = 5.0
+"""How long what was killed may take to be gone."""
 
 
 class Will(Struct, frozen=True, kw_only=True):
@@ -180,9 +182,9 @@ class RunFiles:
             logger.warning("model %s: ending pid %s, %s", note.model, pids, why)
         if not (note.kill and note.will is not None and note.will.state == "asleep"):
             # What sleeps can't obey.
-            await _deliver(note, signal.Signals(note.stop_signal))
+            await _deliver(note, signal.Signals(note.stop_signal), _GRACE_S)
         if note.kill:
-            await _deliver(note, signal.SIGKILL)
+            await _deliver(note, signal.SIGKILL, _LAST_S)
         left = note.members(read_table())
         if left:
             pids = ", ".join(map(str, sorted(left)))
@@ -245,12 +247,12 @@ def _forget(path: Path) -> None:
         path.unlink()
 
 
-async def _deliver(note: RunNote, signum: signal.Signals) -> None:
+async def _deliver(note: RunNote, signum: signal.Signals, within_s: float) -> None:
     """Send `signum` to who is left, and give them time to obey."""
     table = read_table()
     signal_each(note.members(table), table, signum)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_S):
+        async with asyncio.timeout(within_s):
             while note.members(read_table()):  # noqa: ASYNC110 - the kernel tells only parents
                 await asyncio.sleep(0.02)
 

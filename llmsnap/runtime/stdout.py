@@ -24,6 +24,7 @@ class Stdout:
         self._news = threading.Event()
         self._is_woken = False
         """Whether the thread will look at what there is; for writers, to whom an Event is slow."""
+        self._is_writing = False
         self._is_closed = False
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
@@ -43,7 +44,7 @@ class Stdout:
     @property
     def is_drained(self) -> bool:
         """Whether all that was handed over has been written or dropped."""
-        return not self._chunks
+        return not self._chunks and not self._is_writing
 
     def close(self) -> None:
         """Give a reader a moment to take what is pending, then stop."""
@@ -59,8 +60,8 @@ class Stdout:
             is_last = self._is_closed
             self._is_woken = False
             self._news.clear()
+            self._is_writing, self._pending_bytes = True, 0
             chunks, self._chunks = self._chunks, []
-            self._pending_bytes = 0
             data = b"".join(chunks)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
@@ -69,6 +70,8 @@ class Stdout:
                 self._write_all(data)
             except BrokenPipeError:  # nobody reads any more; the logs over HTTP go on
                 return
+            finally:
+                self._is_writing = False
 
     def _write_all(self, data: bytes) -> None:
         left = memoryview(data)

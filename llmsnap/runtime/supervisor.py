@@ -44,7 +44,7 @@ __all__ = ["Lease", "Supervisor", "Upstream"]
 logger = logging.getLogger(__name__)
 
 _LAST_KILL_S: Final = 5.0
-_ABILITY_S: Final = 2.0
+_ABILITY_S: Final = 10.0
 """Longest wait until it is known how a model sleeps that has just started."""
 
 
@@ -229,10 +229,10 @@ class Supervisor:
             raise Conflict(after.error or f"model {model!r} is {after.state} and not asleep")
 
     async def _known_rest(self, model: str) -> RestView:
-        """Return how `model` sleeps; wait a moment for that where it isn't known yet."""
+        """Return how `model` sleeps; wait for that while it is being found out."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_ABILITY_S):
-                while self.rest(model) == RestView():
+                while self.rest(model).is_sought:
                     await self.next_event()
         return self.rest(model)
 

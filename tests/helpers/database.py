@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,11 +17,12 @@ async def running_store(path: Path, *schemas: Schema, limit: int = 10_000) -> As
     """A database that is open; all that was written is in its file afterwards."""
     store = Store(path, schemas, linger_s=0, limit=limit)
     background = Background()
-    background.spawn(store.run(), name="store")
+    writer = background.spawn(store.run(), name="store")
     try:
         yield store
     finally:
         await store.aclose()
+        await asyncio.wait({writer}, timeout=60)  # on a slow disk longer than a proxy would
         await background.aclose()
 
 

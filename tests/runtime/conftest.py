@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import psutil
 import pytest
 import uvloop
 
+from llmsnap.runtime import health
 from tests.runtime.rig import Rig
 
 _OURS = "LLMSNAP_TEST_PROCESS"
+_PATIENCE_S = 20.0
 
 
 def pytest_asyncio_loop_factories(
@@ -30,10 +33,16 @@ def no_process_is_left() -> Iterator[None]:
     mark = os.environ[_OURS] = secrets.token_hex(8)
     yield
     del os.environ[_OURS]
-    left = [p for p in psutil.process_iter(["pid", "cmdline"]) if _carries(p, mark)]
+    deadline = time.monotonic() + _PATIENCE_S
+    while (left := _carriers(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # what was killed a moment ago may still be on its way out
     for process in left:
         process.kill()
     assert not left, f"processes were left behind: {[process.info for process in left]}"
+
+
+def _carriers(mark: str) -> list[psutil.Process]:
+    return [p for p in psutil.process_iter(["pid", "cmdline"]) if _carries(p, mark)]
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:
@@ -51,3 +60,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     rig = Rig(tmp_path)
     yield rig
     await rig.aclose()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe has all the time it needs: for tests that ask just once."""
+    monkeypatch.setattr(health, "_PROBE_S", 60.0)

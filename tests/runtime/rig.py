@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import uvloop
 
 from llmsnap.core.constraints import Constraints, Free
@@ -46,6 +47,11 @@ def loop_name() -> str:
     return "uvloop" if isinstance(asyncio.get_running_loop(), uvloop.Loop) else "asyncio"
 
 
+def children() -> set[psutil.Process]:
+    """The processes that this one has started and not reaped."""
+    return set(psutil.Process().children())
+
+
 def serve_argv(port: int, options: str = "") -> tuple[str, ...]:
     """The command line of the small server, ready 30 ms after it is started."""
     return (sys.executable, "-S", str(CHILDREN / "serve.py"), str(port), *options.split())
@@ -58,8 +64,8 @@ def plan(model: str = "a", options: str = "", **settings: Any) -> Plan:
         "argv": serve_argv(port, options),
         "env": dict(os.environ),
         "endpoint": Endpoint(host="127.0.0.1", port=port),
-        "start_timeout_s": 30.0,
-        "grace_s": 5.0,
+        "start_timeout_s": 120.0,
+        "grace_s": 30.0,
     }
     return Plan(model=model, **(values | settings))
 
@@ -140,14 +146,14 @@ class Rig:
         self.supervisor.supervise(self.runners)
         return self.supervisor
 
-    async def reported(self, trigger: Trigger, *, timeout_s: float = 30) -> ModelChanged:
+    async def reported(self, trigger: Trigger, *, timeout_s: float = 60) -> ModelChanged:
         """Return the next report, which must be of `trigger`."""
         await eventually(lambda: bool(self.news), timeout_s=timeout_s, what=f"{trigger}")
         news = self.news.pop(0)
         assert news.trigger is trigger, news
         return news
 
-    async def becomes(self, model: str, state: State, *, timeout_s: float = 30) -> None:
+    async def becomes(self, model: str, state: State, *, timeout_s: float = 60) -> None:
         """Wait until the supervisor shows `model` in `state`."""
         supervisor = self.supervisor
         assert supervisor is not None

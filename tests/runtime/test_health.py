@@ -19,6 +19,8 @@ from tests.runtime.rig import serve_argv
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 

@@ -80,8 +80,9 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
-    """A model whose file isn't there."""
+async def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+    """A model whose file isn't there, and a disk that has all the time it needs to say so."""
+    monkeypatch.setattr(lacks, "_PATIENCE_S", 60.0)
     background = Background()
     yield Watched(tmp_path, background)
     await background.aclose()

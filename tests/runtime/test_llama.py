@@ -15,6 +15,7 @@ from llmsnap.core.lifecycle import State
 from llmsnap.runtime.proctable import ON_LINUX
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_port
+from tests.helpers.processes import lives
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import PROXY_LIKE, Rig, loop_name, plan
 
@@ -48,14 +49,7 @@ async def test_u61_a_real_server_dies_with_its_parent(tmp_path: Path) -> None:
         lines: list[str] = []
         while not any("listening on" in line for line in lines):
             lines.append(await asyncio.to_thread(parent.stdout.readline))
+            assert lines[-1], "it ended before it listened"
         parent.kill()
         (pid,) = (int(line.split()[1]) for line in lines if line.startswith("child "))
-        await eventually(lambda: is_gone(pid))
-
-
-def is_gone(pid: int) -> bool:
-    """Whether `pid` doesn't run; a zombie doesn't."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+        await eventually(lambda: not lives(pid))

@@ -22,6 +22,8 @@ from tests.helpers.waiting import eventually
 from tests.runtime.test_health import answering
 from tests.web.lender import view
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 GIB = 1024**3
 
 

@@ -13,6 +13,7 @@ from llmsnap.errors import LlmsnapError
 from llmsnap.runtime import ports, proctable
 from llmsnap.runtime.ports import Holder, free_ports, holder, listens, local_addresses
 from tests.helpers.ports import free_port
+from tests.helpers.ports import free_ports as own_ports
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import serve_argv
 
@@ -94,6 +95,19 @@ async def test_a_listener_that_answers_nobody_counts() -> None:
             client.close()
 
 
+async def test_an_answer_that_came_too_late_takes_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine stood still while somebody was asked for: nobody is there all the same."""
+    if not proctable.ON_LINUX:
+        pytest.skip("needs /proc")
+
+    async def never(*_: object) -> object:
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(ports, "_CONNECT_S", 0.01)
+    monkeypatch.setattr(asyncio, "open_connection", never)
+    assert await holder(LOOPBACK, free_port()) is None
+
+
 def own_argv() -> tuple[str, ...]:
     """The words this process was started with."""
     return proctable.command_line(os.getpid())
@@ -135,7 +149,7 @@ async def test_addresses_and_wildcards(address: str, asked: list[str], counts: b
 
 def test_ports_that_others_have_are_passed_over() -> None:
     """A server of the user's own is no reason to fail; at the end of all ports there are none."""
-    first = free_ports(2, first=20_000)
+    first = free_ports(2, first=own_ports(4))
     with socket.create_server(("127.0.0.1", first + 1)):
         assert free_ports(2, first=first) > first + 1
     with pytest.raises(LlmsnapError, match="no 2 free ports"):

@@ -27,9 +27,10 @@ from llmsnap.runtime.process import (
     launch,
     signal_group,
 )
-from llmsnap.runtime.proctable import ON_LINUX
+from llmsnap.runtime.proctable import ON_LINUX, carries, read_table
+from tests.helpers.processes import lives
 from tests.helpers.waiting import eventually
-from tests.runtime.rig import CHILDREN, PROXY_LIKE, loop_name
+from tests.runtime.rig import CHILDREN, PROXY_LIKE, children, loop_name
 
 GONE = Farewell(grace_s=0)
 
@@ -69,14 +70,6 @@ def shell(script: str) -> tuple[str, ...]:
 def python(code: str) -> tuple[str, ...]:
     """A quick Python."""
     return (sys.executable, "-S", "-c", code)
-
-
-def lives(pid: int) -> bool:
-    """Whether `pid` runs; a zombie doesn't."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 async def test_a_child_leads_its_own_session_with_no_input() -> None:
@@ -192,14 +185,14 @@ async def test_a_daemon_that_left_everything_is_found_by_its_mark() -> None:
     code = (
         "import os,time\n"
         "if os.fork(): time.sleep(60)\n"
-        "os.setsid()\n"
+        "os.setsid(); leader = os.getpid()\n"
         "if os.fork(): os._exit(0)\n"
+        "while os.getppid() == leader: time.sleep(0.01)\n"
         "print('pid', os.getpid(), flush=True); time.sleep(60)"
     )
     async with started(*python(code)) as it:
         await eventually(lambda: bool(it.pids()))
         daemon = it.pids()[0]
-        await eventually(lambda: psutil.Process(daemon).ppid() != it.child.pid)
         assert os.getsid(daemon) != it.child.pid
         await end(it.child, Farewell(grace_s=5))
         assert not lives(daemon)
@@ -216,8 +209,11 @@ async def test_a_member_is_asked_once() -> None:
     )
     async with started(*python(code)) as it:
         await eventually(lambda: len(it.pids()) == 2)
-        await end(it.child, Farewell(grace_s=0.3))
+        ending = asyncio.ensure_future(end(it.child, Farewell(grace_s=60)))
         await eventually(lambda: it.output.count(b"term") >= 2)
+        await asyncio.sleep(0.1)  # a second signal would be on its way by now
+        ending.cancel()
+        await asyncio.wait({ending})
         assert sorted(re.findall(rb"term (\d+)", it.output)) == sorted(
             str(pid).encode() for pid in it.pids()
         )
@@ -255,13 +251,10 @@ async def test_a_stop_command_that_fails_is_told_and_the_signal_follows(
 
 async def test_a_stop_command_that_hangs_cannot_hold_up_the_end() -> None:
     """The grace bounds it, and it is ended with its own children."""
-    printed = bytearray()
     async with started("sleep", "60") as it, asyncio.timeout(30):
-        script = "sleep 61 & echo pid $!; wait"
-        how = Farewell(grace_s=0.5, stop_argv=shell(script), output=printed.extend)
-        await end(it.child, how)
+        await end(it.child, Farewell(grace_s=0.5, stop_argv=shell("sleep 61 & wait")))
         assert it.child.exit_code == -signal.SIGKILL
-    assert not lives(int(printed.split()[1]))
+    assert not any(carries(pid, f"{it.child.mark}-stop") for pid in read_table())
 
 
 async def test_a_stop_command_that_outlives_its_process_is_ended() -> None:
@@ -274,12 +267,13 @@ async def test_a_stop_command_that_outlives_its_process_is_ended() -> None:
 
 async def test_no_zombies() -> None:
     """Twenty children, ended in twos, are all reaped."""
+    before = children()
     async with AsyncExitStack() as stack:
         for _ in range(10):
             await stack.enter_async_context(started("sleep", "60"))
             await stack.enter_async_context(started("true"))
-        assert len(psutil.Process().children()) >= 10
-    assert psutil.Process().children() == []
+        assert len(children() - before) >= 10
+    assert children() <= before
 
 
 async def test_orphans_that_come_to_us_are_reaped() -> None:
@@ -301,6 +295,7 @@ async def test_orphans_that_come_to_us_are_reaped() -> None:
 
 async def test_a_cancelled_launch_leaves_no_process() -> None:
     """Whichever step the cancellation meets."""
+    before = children()
     pipe = LogPipe(lambda _: None)
     command = Command(argv=("sleep", "60"), env=os.environ)
     for steps in range(6):
@@ -315,7 +310,7 @@ async def test_a_cancelled_launch_leaves_no_process() -> None:
         except asyncio.CancelledError:
             continue
         await end(child, GONE)
-    assert psutil.Process().children() == []
+    assert children() <= before
     pipe.close()
 
 

@@ -13,26 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from llmsnap.runtime.logs import LogPipe
 from llmsnap.runtime.process import Child, Command, Farewell, end, launch
 from llmsnap.runtime.proctable import MARK_VARIABLE, ON_LINUX, boot_id, read_entry
 from llmsnap.runtime.runfile import RunFiles, state_folder
+from tests.helpers.processes import lives
 from tests.helpers.waiting import eventually
 from tests.runtime.rig import PROXY_LIKE, loop_name
 
 MARK = os.urandom(8).hex()
 """Of its own a test run: another one, at the same time, ends what carries its own."""
-
-
-def lives(pid: int) -> bool:
-    """Whether `pid` runs; a zombie doesn't."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from tests.helpers.ports import free_port
 from tests.helpers.processes import lives
 from tests.helpers.waiting import eventually
 from tests.runtime.resting import Driver, Step
-from tests.runtime.rig import Rig, plan
+from tests.runtime.rig import Rig, children, plan
 
 
 def shell(script: str) -> tuple[str, ...]:
@@ -38,14 +38,6 @@ def shell(script: str) -> tuple[str, ...]:
 def waits_for(gate: Path) -> str:
     """A script that goes on once there is that file."""
     return f"while [ ! -e {gate} ]; do sleep 0.02; done"
-
-
-def gone(pid: int) -> bool:
-    """Whether `pid` neither runs nor is a zombie of ours."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def assert_nothing_runs(runner: Runner) -> None:
@@ -70,7 +62,7 @@ async def test_a_generation_from_start_to_stop(rig: Rig) -> None:
     runner.stop()
     exited = await rig.reported(Trigger.EXITED)
     assert (exited.generation, exited.error, exited.oom) == (7, None, False)
-    assert gone(pid)
+    assert not lives(pid)
     assert_nothing_runs(runner)
     assert rig.news == []
 
@@ -99,6 +91,7 @@ async def test_stop_before_the_first_step(rig: Rig) -> None:
 @pytest.mark.parametrize("steps", range(1, 40, 3))
 async def test_stop_at_any_step_of_the_start(rig: Rig, steps: int) -> None:
     """However far it had come: one EXITED, no process, no port held, no file."""
+    before = children()
     runner = rig.runner(plan(options="--ready 60"))
     runner.start(1)
     for _ in range(steps):
@@ -106,7 +99,7 @@ async def test_stop_at_any_step_of_the_start(rig: Rig, steps: int) -> None:
     runner.stop()
     assert (await rig.reported(Trigger.EXITED)).error is None
     assert rig.news == []
-    assert psutil.Process().children() == []
+    assert children() <= before
     assert list(rig.run_folder.glob("*")) == []
 
 
@@ -119,7 +112,7 @@ async def test_stop_while_it_loads(rig: Rig) -> None:
     assert pid is not None
     runner.stop()
     assert (await rig.reported(Trigger.EXITED)).error is None
-    assert gone(pid)
+    assert not lives(pid)
 
 
 async def test_u26_a_child_that_dies_at_once_is_reported_at_once(rig: Rig) -> None:
@@ -145,11 +138,12 @@ async def test_a_grandchild_with_our_pipe_does_not_hide_the_exit(rig: Rig) -> No
     async with asyncio.timeout(30):
         exited = await rig.reported(Trigger.EXITED)
     assert "exit code 3" in str(exited.error)
-    assert gone(int(rig.logs.model("a").history().split()[1]))
+    assert not lives(int(rig.logs.model("a").history().split()[1]))
 
 
 async def test_p33_a_health_that_is_never_200_ends_in_an_error(rig: Rig) -> None:
     """After the start timeout the process is killed, and the error says what to change."""
+    before = children()
     runner = rig.runner(plan(options="--status 503", start_timeout_s=0.3))
     runner.start(1)
     exited = await rig.reported(Trigger.EXITED)
@@ -157,7 +151,7 @@ async def test_p33_a_health_that_is_never_200_ends_in_an_error(rig: Rig) -> None
     assert "not ready after 0.3 s" in str(exited.error)
     assert "startTimeout" in str(exited.error)
     assert not exited.oom
-    assert psutil.Process().children() == []
+    assert children() <= before
 
 
 async def test_a_hung_health_does_not_outlast_the_start_timeout(rig: Rig) -> None:
@@ -357,9 +351,11 @@ async def test_p36_what_ignores_sigterm_is_killed_after_the_grace(
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["stopped", "failed"])
-async def test_an_order_to_stop_is_not_a_hurry(rig: Rig, failed: bool) -> None:
+async def test_an_order_to_stop_is_not_a_hurry(rig: Rig, tmp_path: Path, failed: bool) -> None:
     """Repeated, or after an order to fail, it leaves the process its grace."""
-    script = "trap 'echo asked; sleep 0.3; echo tidy; exit 4' TERM; echo up; while :; do :; done"
+    gate = tmp_path / "gate"
+    tidies_up = f"echo asked; {waits_for(gate)}; echo tidy; exit 4"
+    script = f"trap '{tidies_up}' TERM; echo up; while :; do sleep 0.02; done"
     runner = rig.runner(plan(argv=shell(script), check_path=None, grace_s=60))
     log = rig.logs.model("a")
     runner.start(1)
@@ -371,6 +367,8 @@ async def test_an_order_to_stop_is_not_a_hurry(rig: Rig, failed: bool) -> None:
         runner.stop()
     await eventually(lambda: log.history().endswith(b"asked\n"))
     runner.stop()
+    await asyncio.sleep(0.1)  # a hurry would be over by now
+    gate.touch()
     await rig.reported(Trigger.EXITED)
     assert log.history().endswith(b"tidy\n")
 
@@ -398,7 +396,7 @@ async def test_p37_u57_wrapper_and_server_both_end(rig: Rig, where: str) -> None
     assert server != runner.pid
     runner.stop()
     await rig.reported(Trigger.EXITED)
-    assert gone(server)
+    assert not lives(server)
     assert not connects(a.endpoint.port)
 
 
@@ -522,13 +520,14 @@ async def test_a_bug_in_our_own_code_ends_in_exited(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
+    before = children()
     monkeypatch.setattr(rig.files, "add", broken)
     runner = rig.runner(plan())
     runner.start(1)
     exited = await rig.reported(Trigger.EXITED)
     assert isinstance(exited.error, StartFailed)
     assert "ZeroDivisionError" in caplog.text
-    assert psutil.Process().children() == []
+    assert children() <= before
 
 
 async def test_sleep_and_wake(rig: Rig) -> None:
@@ -652,7 +651,7 @@ async def test_what_sleeps_but_can_obey_is_asked_to_end(rig: Rig) -> None:
     began = asyncio.get_running_loop().time()
     runner.stop()
     await rig.reported(Trigger.EXITED)
-    assert asyncio.get_running_loop().time() - began >= 0.5
+    assert asyncio.get_running_loop().time() - began >= 0.49
 
 
 async def test_how_it_sleeps_is_told_and_shown(rig: Rig) -> None:
@@ -794,7 +793,7 @@ async def test_what_comes_back_quicker_by_a_start_stays_up(
     assert driver.calls == []
     (why,) = runner.rest.refusals.values()
     assert re.fullmatch(
-        r"a wake would take about 60\.0 s, a start \d\.\d s and its 200 tokens 2\.0 s more", why
+        r"a wake would take about 60\.0 s, a start \d+\.\d s and its 200 tokens 2\.0 s more", why
     )
     assert f"model a: stays awake: {why}" in caplog.messages
     runner.stop()

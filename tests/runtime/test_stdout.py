@@ -10,6 +10,12 @@ import pytest
 from llmsnap.runtime.stdout import Stdout
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread has all the time it needs for its last words, and is gone when its pipe is."""
+    monkeypatch.setattr("llmsnap.runtime.stdout._LAST_WORDS_S", 60.0)
+
+
 def read_all(descriptor: int) -> bytes:
     """Read until the end."""
     data = b""
@@ -34,7 +40,7 @@ def test_a_stalled_reader_blocks_nobody_and_is_told_what_it_missed() -> None:
     """Pipe and queue are full: writing goes on at once, and a line says how much is gone."""
     read_end, write_end = os.pipe()
     out = Stdout(write_end)
-    for _ in range(3000):
+    for _ in range(6000):  # more than the queue holds twice, for the thread takes it once
         out.write(b"x" * 1000)  # for ever, if it waited: nobody reads yet
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(read_all(read_end)))

@@ -409,6 +409,7 @@ async def test_a_sleep_waits_until_it_is_known_how(stage: Stage) -> None:
     """That takes a moment after a start: `load` and `sleep` may follow each other."""
     stage.start("a")
     stage.ready("a")
+    stage.runners["a"].rest = RestView(is_sought=True)
     sleeping = asyncio.ensure_future(stage.supervisor.sleep("a"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -417,6 +418,17 @@ async def test_a_sleep_waits_until_it_is_known_how(stage: Stage) -> None:
 
     with pytest.raises(Conflict, match="there is no swap"):
         await sleeping
+
+
+async def test_a_sleep_of_what_never_sleeps_is_refused_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is looked for where `sleepMode` is off."""
+    monkeypatch.setattr("llmsnap.runtime.supervisor._ABILITY_S", 3600.0)
+    stage.start("a")
+    stage.ready("a")
+    with pytest.raises(Conflict, match="sleepMode is off"):
+        await stage.supervisor.sleep("a")
 
 
 async def test_a_stalled_process_is_ended(stage: Stage) -> None:

@@ -111,7 +111,8 @@ async def test_it_looks_again_when_a_model_moves(monkeypatch: pytest.MonkeyPatch
 
 async def test_it_isnt_in_the_way_of_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look costs the event loop time just when a model is forwarded its request."""
-    monkeypatch.setattr("llmsnap.runtime.watch._SOON_S", 3600.0)
+    for pause in ("_IDLE_S", "_BUSY_S", "_SOON_S"):
+        monkeypatch.setattr(f"llmsnap.runtime.watch.{pause}", 3600.0)
     stage = Stage({})
     task = asyncio.ensure_future(stage.watch.run())
     await eventually(lambda: stage.looks == 1)
