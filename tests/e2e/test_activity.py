@@ -115,7 +115,7 @@ async def test_refused_requests_leave_rows_too(configure: Configure, tmp_path: P
     assert ours["tokens"]["output_tokens"] == 0
     assert one["phases"]["start"] >= 0.5
     assert "starting bad, which failed" in one["why"]
-    assert "queue" not in one["why"]
+    assert sum(one["phases"].values()) == pytest.approx(one["first_byte_s"], abs=1e-3)
     assert one["swap"]["result"] == "failed"
     assert one["swap"]["departures"] == [{"model": "a", "kind": "stop"}]
 

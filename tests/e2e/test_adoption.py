@@ -174,7 +174,8 @@ async def test_what_was_woken_by_somebody_else_is_ended(engine: FakeModels, tmp_
     async with proxy_over(config, tmp_path) as proxy:
         await proxy.chat("a")
         assert not lives(pid)
-        assert "it can't be woken (endpoints: it says that it doesn't sleep)" in proxy.log
+        told = "it can't be woken (endpoints: it says that it doesn't sleep)"
+        await eventually(lambda: told in proxy.log)
         assert (await pids_of(proxy))["a"] != pid
 
 
@@ -264,19 +265,24 @@ async def test_handover_ends_the_answers_under_way_first(
     """SIGUSR2 in the middle of one: it comes whole, the proxy ends, its models don't."""
     config = configure(ADOPT)
     async with proxy_over(config, tmp_path) as proxy:
-        await proxy.chat("b")
-        asked = asyncio.ensure_future(proxy.chat("a", max_tokens=600))
+        for name in "ab":
+            await proxy.chat(name)
+        pids = await pids_of(proxy)
+        os.kill(pids["a"], signal.SIGSTOP)  # in the middle of its answer until it is told to go on
+        asked = asyncio.ensure_future(proxy.chat("a", max_tokens=60))
 
         async def is_served() -> bool:
             return bool((await proxy.models())["a"]["in_flight"])
 
         await eventually(is_served)
-        pids = await pids_of(proxy)
         proxy.process.send_signal(signal.SIGUSR2)
+        await eventually(lambda: "SIGUSR2: handing over" in proxy.log)
+        assert proxy.process.poll() is None
+        os.kill(pids["a"], signal.SIGCONT)
         answer = await asked
         code = await asyncio.to_thread(proxy.process.wait, 60)
     assert code == 0
-    assert answer["usage"]["completion_tokens"] == 600
+    assert answer["usage"]["completion_tokens"] == 60
     assert all(map(lives, pids.values()))
 
     async with proxy_over(config, tmp_path) as proxy:

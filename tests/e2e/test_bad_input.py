@@ -6,7 +6,7 @@ import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -38,15 +38,20 @@ async def proxy(victim: ProxyProcess) -> AsyncIterator[ProxyProcess]:
 
 async def raw(proxy: ProxyProcess, data: bytes, *, half_close: bool = False) -> bytes:
     """Send bytes as they are; return all that comes back until the proxy closes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(proxy))
-    try:
-        writer.write(data)
-        if half_close:
-            writer.write_eof()
-        async with asyncio.timeout(30):
-            return await reader.read()
-    finally:
-        writer.close()
+
+    def talk() -> bytes:
+        came = b""
+        with socket.create_connection(("127.0.0.1", port_of(proxy)), timeout=60) as sock:
+            with suppress(OSError):  # it may go before all is said; it has answered then
+                sock.sendall(data)
+                if half_close:
+                    sock.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):
+                while piece := sock.recv(65536):
+                    came += piece
+        return came
+
+    return await asyncio.to_thread(talk)
 
 
 def port_of(proxy: ProxyProcess) -> int:

@@ -12,11 +12,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pexpect
+import psutil
 import pytest
 
+from tests.helpers.fake_models import FakeModels
 from tests.helpers.llama import server_argv, server_environment, tiny_gguf
 from tests.helpers.ports import free_ports
 from tests.helpers.proxy_process import ProxyProcess, running_proxy
+from tests.helpers.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -53,8 +56,13 @@ class Person:
         self._child.sendline(line)
         await self.sees(until)
 
-    def interrupts(self) -> None:
-        """Type Ctrl-C."""
+    async def interrupts(self) -> None:
+        """Type Ctrl-C, once the chat waits for somebody: its prompt is seen a moment before that.
+
+        What comes in that moment is noticed by Python's `input` with the next key only.
+        """
+        chat = psutil.Process(self._child.pid)
+        await eventually(lambda: chat.status() == psutil.STATUS_SLEEPING)
         self._child.sendintr()
 
     async def leaves(self) -> int | None:
@@ -67,7 +75,11 @@ class Person:
 
 @pytest.fixture
 async def proxy(tmp_path: Path) -> AsyncIterator[ProxyProcess]:
-    """Models, and room for one; `endless` writes until it is stopped, `slow` never gets up."""
+    """Models, and room for one; `endless` writes until it is stopped, `slow` never gets up.
+
+    A llama-server stops when its context is full, which isn't long.
+    """
+    endless = FakeModels(tmp_path).command("endless", "--gap 0.02 --chunks 1000000")
     command = json.dumps(" ".join(server_argv(tiny_gguf())))
     short = "filters: {setParams: {max_tokens: 8, temperature: 0}}"
     config = f"""
@@ -78,7 +90,7 @@ startPort: {free_ports(4)}
 models:
   a: {{cmd: {command}, ram: 800MiB, aliases: [first], {short}}}
   b: {{cmd: {command}, ram: 800MiB, {short}}}
-  endless: {{cmd: {command}, ram: 800MiB}}
+  endless: {{cmd: {json.dumps(endless)}, ram: 800MiB}}
   slow: {{cmd: sleep 100, proxy: "http://127.0.0.1:1", ram: 800MiB, unlisted: true}}
 """
     async with running_proxy(config, tmp_path, env=server_environment()) as proxy:
@@ -126,7 +138,7 @@ async def test_ctrl_c_stops_the_answer_and_not_the_chat(
     await person.sees(PROMPT)
     await person.begins("write", "…")
     await person.sees("\x1b[K")  # the note goes when text comes
-    person.interrupts()
+    await person.interrupts()
 
     assert "stopped" in await person.sees(PROMPT)
     await person.says("/model a")
@@ -142,9 +154,9 @@ async def test_ctrl_c_ends_a_wait_and_a_line(proxy: ProxyProcess, tmp_path: Path
     await person.sees(PROMPT)
     await person.begins("write", "…")
     await proxy.becomes("slow", "starting")
-    person.interrupts()
+    await person.interrupts()
     assert "/retry asks again" in await person.sees(PROMPT)
-    person.interrupts()
+    await person.interrupts()
     assert "Ctrl-D leaves" in await person.sees(PROMPT)
     await proxy.post("/api/models/unload/slow")
     await person.says("/model a")

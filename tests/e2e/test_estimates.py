@@ -37,8 +37,11 @@ def test_an_estimate_is_never_below_and_little_above(row: Row) -> None:
 async def test_models_that_declare_nothing_are_up_together_from_the_first_load(
     models: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """Two fit by their estimates; without them each would load alone until it was seen."""
-    lines = ["memory: {devices: {host: 150MiB}}", "sleep: {mode: off}", "schedule: {hold: 0}"]
+    """Two fit by their estimates; without them each would load alone until it was seen.
+
+    Three don't fit, whether what two of them hold was measured by then or not.
+    """
+    lines = ["memory: {devices: {host: 125MiB}}", "sleep: {mode: off}", "schedule: {hold: 0}"]
     lines += [f"startPort: {free_ports(3)}", "models:"]
     for name, path in models.items():
         lines += [f"  {name}:", f"    cmd: {' '.join(server_argv(path))}"]
