@@ -49,6 +49,10 @@ class ModelFileError(LlmsnapError):
     """A model's file can't be understood; the model may still run."""
 
 
+class ModelFileCutOff(ModelFileError):
+    """A model's file ends before its weights do, as while it is fetched; no server takes it."""
+
+
 class ListenFailed(LlmsnapError):
     """The proxy can't listen where it should; ends the command line."""
 

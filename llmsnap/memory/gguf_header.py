@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from llmsnap.errors import ModelFileError
+from llmsnap.errors import ModelFileCutOff, ModelFileError
 from llmsnap.memory.ggml_types import TYPES
 
 Value = int | float | bool | str | tuple[int | float | bool, ...]
@@ -91,7 +91,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """Return the header of the file at `path`.
 
-    Raises ModelFileError for what is no GGUF file, or a damaged one, and OSError.
+    Raises ModelFileError for what is no GGUF file, or a damaged one, ModelFileCutOff, and OSError.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -99,7 +99,7 @@ def read_header(path: Path) -> Header:
         try:
             return _Reader(file, size).header()
         except ModelFileError as error:
-            raise ModelFileError(f"{str(path)!r} {error}") from None
+            raise type(error)(f"{str(path)!r} {error}") from None
 
 
 class _Reader:
@@ -197,7 +197,7 @@ class _Reader:
             else:
                 size = kind.row_bytes(shape[0] if shape else 1) * prod(shape[1:])
             if at + size > self._size:
-                raise ModelFileError(
+                raise ModelFileCutOff(
                     f"is cut off: tensor {name!r} ends at byte {at + size} of {self._size}; "
                     "fetch the file again"
                 )
@@ -248,7 +248,7 @@ class _Reader:
         if end <= len(self._held):
             return
         if end > self._size:
-            raise ModelFileError("is cut off within its header; fetch the file again")
+            raise ModelFileCutOff("is cut off within its header; fetch the file again")
         if end > LARGEST_HEADER_BYTES:
             raise ModelFileError(f"is damaged: its header is larger than {LARGEST_HEADER_BYTES}")
         wanted = min(max(end, 2 * len(self._held), _FIRST_BYTES), self._size, LARGEST_HEADER_BYTES)

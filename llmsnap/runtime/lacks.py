@@ -1,7 +1,7 @@
 """What is in the way of a model's start, found out before anybody has to leave for it.
 
-A model whose file isn't there can't say what it needs, so that it would load alone: each try would
-put out everybody, and fail. Nor can one start whose port a stranger has.
+A model whose file isn't there, or not to its end, can't say what it needs, so that it would load
+alone: each try would put out everybody, and fail. Nor can one start whose port a stranger has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llmsnap.config.engine import server_word
 from llmsnap.core.lifecycle import State
 from llmsnap.core.messages import Event, LackChanged, ModelView
 from llmsnap.errors import LlmsnapError, ModelIncomplete, PortTaken, StartFailed
-from llmsnap.memory.llama_files import missing_files
+from llmsnap.memory.llama_files import cut_off, missing_files
 from llmsnap.runtime.plan import Endpoint, Plan
 from llmsnap.runtime.ports import is_written_as_ours, taken
 from llmsnap.runtime.process import Command, find_program
@@ -32,8 +32,11 @@ _AGAIN_S: Final = 10.0
 """Between two looks at what is lacking while nobody asks: a pinned model is to load by itself."""
 
 
-def lack_of(plan: Plan) -> LlmsnapError | None:
-    """Return why a start is bound to fail, or None. Reads the disk."""
+def lack_of(plan: Plan, *, headers: bool = True) -> LlmsnapError | None:
+    """Return why a start is bound to fail, or None. Reads the disk.
+
+    `headers`: whether those of model files are read, too, to see whether the files are whole.
+    """
     try:
         program = find_program(Command(argv=plan.argv, env=plan.env))
     except StartFailed as error:
@@ -43,14 +46,20 @@ def lack_of(plan: Plan) -> LlmsnapError | None:
         for path in missing_files(plan.argv, plan.env):
             text = f"its file {path!r} isn't there; fetch it, or correct its path in `cmd`"
             return ModelIncomplete(f"model {plan.model!r} can't start: {text}")
+        if headers and (fault := cut_off(plan.argv, plan.env)):
+            return ModelIncomplete(f"model {plan.model!r} can't start: its file {fault}")
     return None
 
 
 async def lacks_of(plans: Iterable[Plan]) -> Lacks:
-    """Return which of `plans` are bound to fail; none where the disk doesn't answer in time."""
+    """Return which of `plans` are bound to fail; none where the disk doesn't answer in time.
+
+    Whether their files are whole is left to be seen when they are wanted: many take long to read.
+    """
 
     def look() -> dict[str, LlmsnapError]:
-        return {plan.model: lack for plan in plans if (lack := lack_of(plan)) is not None}
+        lacks = ((plan.model, lack_of(plan, headers=False)) for plan in plans)
+        return {model: lack for model, lack in lacks if lack is not None}
 
     try:
         async with asyncio.timeout(_PATIENCE_S):

@@ -60,3 +60,21 @@ async def test_a_pinned_model_comes_up_when_its_file_does(
         shutil.copy(models["b"], file)
         await proxy.becomes("b", "ready")
         assert (await proxy.models())["a"]["generation"] == 1
+
+
+async def test_nobody_leaves_for_a_model_whose_file_is_still_being_fetched(
+    models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """It is refused by where the file ends, and loads once that is whole."""
+    file, whole = tmp_path / "half.gguf", models["b"].read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    text = configuration(models, file)
+    async with running_proxy(text, tmp_path, env=server_environment()) as proxy:
+        await proxy.chat("a")
+        status, answer = await proxy.post("/v1/completions", {"model": "b", "prompt": "x"})
+        assert status == 502
+        assert f"its file '{file}' is cut off" in answer["error"]["message"]
+        assert (await proxy.models())["a"]["state"] == "ready"
+        with file.open("ab") as rest:
+            rest.write(whole[len(whole) // 2 :])
+        await proxy.chat("b")

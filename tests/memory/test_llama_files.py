@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llmsnap.memory.llama_files import missing_files
+from llmsnap.memory.llama_files import cut_off, missing_files
+from tests.helpers.llama import tiny_gguf
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,19 @@ def test_what_is_missing(
     found = missing_files(argv, env)
 
     assert found == [f"{tmp_path}/{name}".rstrip("/") for name in missing]
+
+
+def test_a_file_that_is_cut_off_is_told_until_it_is_whole(tmp_path: Path) -> None:
+    """Within its header or within its weights; what is no GGUF file is the server's to judge."""
+    whole = tiny_gguf().read_bytes()
+    file = tmp_path / "m.gguf"
+    argv = ["llama-server", "-m", str(file)]
+    for end in (0, 3, 100, len(whole) - 1):
+        file.write_bytes(whole[:end])
+        assert "is cut off" in cut_off(argv, {})
+        assert str(file) in cut_off(argv, {})
+    for fine in (whole, b"ggml" + whole):
+        file.write_bytes(fine)
+        assert not cut_off(argv, {})
+    file.unlink()
+    assert not cut_off(argv, {})

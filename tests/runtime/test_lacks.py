@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +22,9 @@ from llmsnap.runtime.ports import taken
 from llmsnap.runtime.tasks import Background
 from tests.helpers.views import view_of
 from tests.helpers.waiting import eventually
+
+HOLLOW = b"GGUF" + struct.pack("<IQQ", 3, 0, 0)
+"""A model file without tensors and keys, and whole."""
 
 
 def server(folder: Path, text: bytes = b"\x7fELF", name: str = "llama-server") -> Path:
@@ -95,7 +99,12 @@ def test_the_lack_names_the_path(tmp_path: Path) -> None:
         f"model 'a' can't start: its file '{file}' isn't there; fetch it, or correct its path in "
         "`cmd`"
     )
-    file.touch()
+    file.write_bytes(HOLLOW[:-1])
+    assert str(lack_of(plan(program, "-m", file))) == (
+        f"model 'a' can't start: its file '{file}' is cut off within its header; fetch the file "
+        "again"
+    )
+    file.write_bytes(HOLLOW)
     assert lack_of(plan(program, "-m", file)) is None
     program.unlink()
     assert f"'{program}' doesn't exist" in str(lack_of(plan(program, "-m", file)))
@@ -116,7 +125,7 @@ async def test_a_file_that_comes_is_seen_by_the_next_request(watched: Watched) -
     """What the model needs is taken in before the scheduler may start it."""
     await watched.look()
     await watched.look()
-    watched.file.touch()
+    watched.file.write_bytes(HOLLOW)
     await watched.look()
     await watched.look()
     assert [lack is None for lack in watched.told()] == [False, False, True]
@@ -157,7 +166,7 @@ async def test_a_disk_that_hangs_holds_nobody_for_long(
     """What it doesn't say is as it was."""
     go = threading.Event()
     monkeypatch.setattr(lacks, "_PATIENCE_S", 0.05)
-    monkeypatch.setattr(lacks, "lack_of", lambda _: go.wait(20))
+    monkeypatch.setattr(lacks, "lack_of", lambda _, **__: go.wait(20))
     try:
         await watched.look()
         assert await lacks_of([watched.runner.plan]) == {}
@@ -172,7 +181,7 @@ async def test_what_is_lacking_is_looked_for_while_nobody_asks(
     """So that a pinned model loads by itself; afterwards nothing runs any more."""
     monkeypatch.setattr(lacks, "_AGAIN_S", 0.01)
     watched.looks.take(await lacks_of([watched.runner.plan]))
-    watched.file.touch()
+    watched.file.write_bytes(HOLLOW)
     await eventually(lambda: watched.told()[-1:] == [None])
 
 
@@ -201,7 +210,7 @@ class Squatter:
 @pytest.fixture
 def squatter(watched: Watched) -> Iterator[Squatter]:
     """A stranger to llmsnap; that this process plays it makes no difference."""
-    watched.file.touch()
+    watched.file.write_bytes(HOLLOW)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield Squatter(watched, listener)
 
