@@ -111,9 +111,12 @@ class Proxy(Server):
     def view_when(self, model: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return what it says of a model as soon as that holds, or after some patience."""
         deadline = time.monotonic() + _PATIENCE_S
-        while not holds(view := self.view(model)) and time.monotonic() < deadline:
+        while True:
+            is_last = time.monotonic() >= deadline  # before it looks: it may take long to get to it
+            view = self.view(model)
+            if is_last or holds(view):
+                return view
             time.sleep(0.05)
-        return view
 
     def engine(self, model: str) -> str:
         """Return what its server says it is; empty where it doesn't, or isn't up."""

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-_FIRST, _LAST = 10_000, 32_000
-"""Below the ports that the kernel gives to clients: one of those may be taken at any moment."""
+_FIRST, _LAST = 10_000, 21_000
+"""Below those that `llmsnap bench kv` looks for, and those that the kernel gives to clients."""
 
 
 def free_port() -> int:
