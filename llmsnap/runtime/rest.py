@@ -147,7 +147,7 @@ class Rest:
         self._chooser = chooser
         if self._is_up:
             self._choice.cancel()
-            self._choice = self._find()
+            self._find_anew()
         else:
             self._is_stale = True
 
@@ -198,6 +198,11 @@ class Rest:
         for task in (self._choice, self._move):
             if task is not None:
                 task.cancel()
+
+    def _find_anew(self) -> None:
+        """Find out again how it sleeps; what counted before isn't shown meanwhile."""
+        self.view = replace(self.view, driver=None, keeps_state=False, refusals={}, is_sought=True)
+        self._choice = self._find()
 
     def _find(
         self, choice: Choice | None = None, *, after_s: float = 0.0
@@ -287,7 +292,7 @@ class Rest:
         self._is_up = True
         if self._is_stale:
             self._is_stale = False
-            self._choice = self._find()
+            self._find_anew()
 
     async def _wake_by(self, driver: SleepDriver) -> Moved:
         self._has_slept = False

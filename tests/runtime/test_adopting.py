@@ -94,14 +94,16 @@ async def test_another_process_is_for_the_next_start(rig: Rig) -> None:
 
 
 async def test_another_way_to_sleep_is_found_while_it_is_up(rig: Rig) -> None:
-    """The same one isn't looked for again; none is a way, too."""
+    """Until then none is shown. The same one isn't looked for again; none is a way, too."""
     one, other, a = Driver(), Driver(), plan()
     runner = rig.runner(a, driver=one)
     runner.start(1)
     await eventually(lambda: len(rig.abilities) == 1)
     chooser = Chooser(other)
     runner.adopt(a, chooser)
+    assert (runner.rest.driver, runner.rest.is_sought) == (None, True)
     await eventually(lambda: len(rig.abilities) == 2)
+    assert (runner.rest.driver, runner.rest.is_sought) == ("fake", False)
     runner.adopt(a, chooser)
     runner.sleep()
     await eventually(lambda: bool(other.calls))
