@@ -65,7 +65,9 @@ async def text_of(url: str, prompt: str, *, model: str = "x", tokens: int = 16) 
         "temperature": 0,
         "max_tokens": tokens,
     }
-    async with aiohttp.ClientSession(url) as session:
+    # A connection each: llama-server gives one up that rests for a few seconds.
+    once = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(url, connector=once) as session:
 
         async def up() -> bool:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ async def rows(proxy: ProxyProcess, path: str = "/api/metrics/activity?order=asc
     return list(page["data"])
 
 
-async def have(proxy: ProxyProcess, count: int) -> list[Any]:
-    """The rows, once there are so many."""
+async def have(
+    proxy: ProxyProcess, count: int, *, each: Callable[[Any], bool] = lambda _: True
+) -> list[Any]:
+    """The rows, once there are so many of which `each` holds."""
+    found: list[Any] = []
 
     async def there() -> bool:
-        return len(await rows(proxy)) == count
+        found[:] = filter(each, await rows(proxy))
+        return len(found) == count
 
     await eventually(there)
-    return await rows(proxy)
+    return found
 
 
 async def test_p53_a_streamed_answer_leaves_its_timings(
@@ -146,6 +151,8 @@ async def test_requests_are_kept_whole_in_memory_alone(
         large = BytesIO(json.dumps({"model": "a", "prompt": "x" * 2_000_000}).encode())
         async with proxy.session.post("/v1/completions", data=large):
             pass
+        await have(proxy, 2)
+        await have(proxy, 1, each=lambda row: row["has_capture"])  # a moment after its row
         first, second = await have(proxy, 2)
         _, kept = await proxy.get(f"/api/captures/{first['id']}")
 
