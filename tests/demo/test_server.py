@@ -96,7 +96,7 @@ def test_it_serves_a_model_and_ends_at_once(tmp_path: Path) -> None:
 def asked(port: int, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """A completion of two tokens, as soon as there is somebody to ask."""
     while process.poll() is None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("POST", "/v1/completions", '{"prompt": "a", "max_tokens": 2}')
             answer = connection.getresponse()
