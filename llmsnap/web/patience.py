@@ -50,10 +50,15 @@ class Patience:
         if self._silence is not None:
             self._silence.is_held = True
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it is the client's turn."""
+        return self._others_turns > 0
+
     def resume(self) -> None:
         """Count from now on."""
         self._others_turns -= 1
-        if self._others_turns == 0:
+        if not self.is_suspended:
             self._arm()
             if self._silence is not None:
                 self._silence.is_held = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -282,12 +283,10 @@ class Serving:
 
 async def _cause(lease: Lease, lost: LlmsnapError) -> LlmsnapError:
     """Return why an upstream is gone: what its runner says, if that comes at once."""
-    if lease.aborted is not None:
-        return lease.aborted
-    told: asyncio.Future[LlmsnapError] = asyncio.get_running_loop().create_future()
-    lease.on_abort = told.set_result
-    try:
-        async with asyncio.timeout(_NEWS_S):
-            return await told
-    except TimeoutError:
-        return lost
+    told = asyncio.Event()
+    lease.on_abort = lambda _: told.set()  # it may come even as the wait is given up
+    if lease.aborted is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NEWS_S):
+                await told.wait()
+    return lease.aborted or lost

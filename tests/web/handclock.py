@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from llmsnap.web.patience import Patience
 from llmsnap.web.sse import Silence
 
 
@@ -64,6 +65,17 @@ class HandClock:
             monkeypatch.setattr(
                 f"llmsnap.web.{module}.Silence", lambda _, *more: self.silence(*more)
             )
+
+    def keeps_patience(self, monkeypatch: pytest.MonkeyPatch) -> list[Patience]:
+        """Have the limits of all servers go by it; return them as they are made."""
+        made: list[Patience] = []
+
+        def patience(_: asyncio.AbstractEventLoop) -> Patience:
+            made.append(Patience(cast(asyncio.AbstractEventLoop, self)))
+            return made[-1]
+
+        monkeypatch.setattr("llmsnap.web.reply.Patience", patience)
+        return made
 
     def _due(self, end: float) -> list[Alarm]:
         self.alarms = [alarm for alarm in self.alarms if not alarm.is_over]

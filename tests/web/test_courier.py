@@ -126,8 +126,9 @@ async def test_a_server_that_doesnt_listen_any_more_is_told_of(
         assert stage.lender.deafened == told
 
 
-async def test_a_server_that_dies_is_not_told_of() -> None:
+async def test_a_server_that_dies_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """What its runner says comes first."""
+    monkeypatch.setattr("llmsnap.web.serving._NEWS_S", 60.0)
     async with staged() as stage:
         stage.lender.put_up("a", free_port())
         asking = asyncio.ensure_future(stage.site.ask(CHAT, method="POST", data=b'{"model":"a"}'))

@@ -27,7 +27,7 @@ def saying(*parts: bytes) -> Script:
     async def script(_: Received, line: Line) -> None:
         for part in parts:
             await line.say(part)
-            await asyncio.sleep(0.01)
+            await line.heard()
 
     return script
 
@@ -360,31 +360,36 @@ async def test_what_is_no_stream_ends_a_waiting_one_with_an_event(
 async def test_a_late_head_is_waited_for_with_company_too() -> None:
     """The model is up and says nothing for long: the client hears pings, and then the stream."""
 
+    pinged = asyncio.Event()
+
     async def script(_: Received, line: Line) -> None:
-        await asyncio.sleep(PING_S * 2.5)
+        await pinged.wait()
         await line.say(STREAM_HEAD)
         await line.chunk(b"data: 1\n\n")
         await line.say(b"0\r\n\r\n")
 
     async with staged(script, ping_s=PING_S) as stage:
         answer = await early(stage)
+        pinged.set()
         assert events(await answer.read()) == [b"data: 1"]
 
 
 @pytest.mark.parametrize("was_used", [False, True], ids=["fresh", "used"])
 async def test_a_death_before_the_late_head_ends_the_stream_with_an_event(was_used: bool) -> None:
     """Whether its connection was a fresh one, or one that is tried again: one event, no more."""
+    pinged = asyncio.Event()
 
     async def script(received: Received, line: Line) -> None:
         if received.json.get("stream") is not True:
             return await say_ok(received, line)
-        await asyncio.sleep(PING_S * 1.5)
+        await pinged.wait()
         line.drop()
 
     async with staged(script, ping_s=PING_S) as stage:
         if was_used:
             await stage.text()
         answer = await early(stage)
+        pinged.set()
         (event,) = events(await answer.read())
 
     message = json.loads(event.removeprefix(b"data: "))["error"]["message"]
@@ -393,17 +398,19 @@ async def test_a_death_before_the_late_head_ends_the_stream_with_an_event(was_us
 
 async def test_an_abort_between_two_tries_of_a_waiting_stream_is_its_end() -> None:
     """The client was told of it, so that the second try must not be made."""
+    pinged = asyncio.Event()
 
     async def script(received: Received, line: Line) -> None:
         if received.json.get("stream") is not True:
             return await say_ok(received, line)
-        await asyncio.sleep(PING_S * 1.5)
+        await pinged.wait()
         line.drop()
         stage.lender.abort("a", UpstreamLost("exit code 139"))
 
     async with staged(script, ping_s=PING_S) as stage:
         await stage.text()
         answer = await early(stage)
+        pinged.set()
         (event,) = events(await answer.read())
         assert len(stage.server.received) == 2
 

@@ -351,11 +351,12 @@ async def test_shutdown_closes_who_waits_and_lets_answers_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         async with AsyncExitStack() as stack:
             stop_accepting = await stack.enter_async_context(listening(app, [sock]))
-            idle, busy, half = [
+            # Read in this order: once the last one is served, half a body was seen, too.
+            idle, half, busy = [
                 await asyncio.open_connection(*sock.getsockname()) for _ in range(3)
             ]
-            busy[1].write(post())
             half[1].write(post()[:-1])
+            busy[1].write(post())
             await eventually(lambda: patient.asked == 1)
             stop_accepting()
             assert await idle[0].read() == b""

@@ -46,11 +46,16 @@ async def test_each_answer_has_one_date() -> None:
 @pytest.mark.parametrize("state", [State.ASLEEP, State.STOPPED])
 async def test_what_was_said_last_serves_while_it_is_down(state: State) -> None:
     """With its age; nothing reaches the server."""
+    now = asyncio.get_running_loop().time
     async with staged() as stage:
+        began = now()
         await get(stage, "props?x=1")
         stage.put_down(state=state)
 
-        assert await get(stage, "props?x=1") == (200, '{"ok":true}', "0")
+        status, body, age = await get(stage, "props?x=1")
+        assert (status, body) == (200, '{"ok":true}')
+        assert age is not None
+        assert 0 <= int(age) <= now() - began
         assert len(stage.server.received) == 1
         assert stage.lender.arrived == []
 

@@ -17,9 +17,11 @@ from llmsnap.core.lifecycle import State
 from llmsnap.errors import ConcurrencyLimited, ModelUnloaded, StartFailed, UpstreamLost
 from llmsnap.runtime.tasks import Background
 from llmsnap.web.body import HeldBody
+from llmsnap.web.serving import _cause
 from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 from tests.web.handclock import HandClock
+from tests.web.lender import FakeLender
 from tests.web.scripted import STREAM_HEAD, Line, Received, Script, whole
 from tests.web.stage import CHAT, Stage, read_until, staged
 
@@ -324,9 +326,15 @@ async def test_other_answers_are_cut(head: bytes) -> None:
             await answer.read()
 
 
-async def test_the_reason_of_a_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def news_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why a server is gone is waited for as long as a busy machine may take to tell it."""
+    monkeypatch.setattr("llmsnap.web.serving._NEWS_S", 60.0)
+
+
+@pytest.mark.usefixtures("news_may_be_late")
+async def test_the_reason_of_a_death_is_told() -> None:
     """What the runner knows comes a moment later than the end of the connection."""
-    monkeypatch.setattr("llmsnap.web.serving._NEWS_S", 30.0)
 
     async def script(_: Received, line: Line) -> None:
         line.drop()
@@ -338,6 +346,7 @@ async def test_the_reason_of_a_death_is_told(monkeypatch: pytest.MonkeyPatch) ->
         assert "exit code 139" in (await answer.json())["error"]["message"]
 
 
+@pytest.mark.usefixtures("news_may_be_late")
 async def test_the_reason_of_a_death_is_told_where_nobody_listens_any_more() -> None:
     """A request on a used connection is tried once more, and then it is refused."""
     async with staged(up=False) as stage:
@@ -347,6 +356,20 @@ async def test_the_reason_of_a_death_is_told_where_nobody_listens_any_more() -> 
         stage.lender.abort("a", UpstreamLost("model 'a' ended with exit code 139"))
 
         assert "exit code 139" in (await (await asked).json())["error"]["message"]
+
+
+async def test_news_of_a_death_may_come_as_they_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever brings them mustn't fail, and they are told."""
+    monkeypatch.setattr("llmsnap.web.serving._NEWS_S", 0.0)
+    lease = FakeLender().lease("a")
+    asking = asyncio.ensure_future(_cause(lease, UpstreamLost("gave no answer")))
+    for _ in range(2):  # it waits; then its time is up, of which it hasn't heard yet
+        await asyncio.sleep(0)
+    lease.abort(UpstreamLost("exit code 139"))
+
+    assert str(await asking) == "exit code 139"
 
 
 # ---- limits ------------------------------------------------------------------------------------
@@ -360,18 +383,25 @@ async def test_u42_a_limit_on_the_header_is_opt_in() -> None:
         assert "responseHeader" in (await answer.json())["error"]["message"]
 
 
-async def test_the_limit_on_the_header_isnt_one_on_the_body() -> None:
+async def test_the_limit_on_the_header_isnt_one_on_the_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What has begun may take as long as it likes."""
+    clock, go_on = HandClock(), asyncio.Event()
+    clock.keeps_patience(monkeypatch)
     slow = ModelConfig(cmd="serve a", timeouts=Timeouts(response_header=1))
 
     async def script(_: Received, line: Line) -> None:
         await line.say(STREAM_HEAD)
-        await asyncio.sleep(1.2)
+        await go_on.wait()
         await line.chunk(b"data: 1\n\n")
         await line.say(b"0\r\n\r\n")
 
-    async with staged(script, model=slow, ping_s=60) as stage:
-        assert await stage.text(STREAM) == "data: 1\n\n"
+    async with staged(script, model=slow, ping_s=60) as stage, stage.ask(STREAM) as answer:
+        assert [alarm.at for alarm in clock.alarms] == [1]
+        clock.advance(5)
+        go_on.set()
+        assert await answer.text() == "data: 1\n\n"
 
 
 STALLING = ModelConfig(cmd="serve a", stall_timeout_s=0.2)

@@ -10,6 +10,7 @@ import pytest
 from llmsnap.config.schema import ModelConfig
 from llmsnap.config.sections import Timeouts
 from tests.helpers.flow import go_on, hold, stands_still
+from tests.helpers.waiting import eventually
 from tests.web.handclock import HandClock
 from tests.web.scripted import Line, Received
 from tests.web.stage import staged
@@ -50,14 +51,19 @@ async def test_a_client_that_reads_slowly_is_no_stalled_server(clock: HandClock)
 
 
 @pytest.mark.parametrize("limits", [{"response_header": 1}, {}], ids=["header", "silence"])
-async def test_a_client_that_sends_slowly_is_no_slow_server(limits: dict[str, int]) -> None:
+async def test_a_client_that_sends_slowly_is_no_slow_server(
+    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What limits the server counts from where it has the whole request."""
+    clock = HandClock()
+    patience = clock.keeps_patience(monkeypatch)
     model = ModelConfig(cmd="serve a", timeouts=Timeouts(**limits), stall_timeout_s=0.5)
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(8):
             yield b"x" * 100_000
-            await asyncio.sleep(0.2)
+            await eventually(lambda: any(each.is_suspended for each in patience))
+            clock.advance(1)
 
     async with staged(model=model) as stage:
         async with stage.site.session.post("/upstream/a/upload", data=pieces()) as answer:

@@ -55,7 +55,7 @@ def saying(*parts: bytes, then_close: bool = False) -> Script:
     async def script(_: Received, line: Line) -> None:
         for part in parts:
             await line.say(part)
-            await asyncio.sleep(0.01)  # so that they arrive one by one
+            await line.heard()  # so that they arrive one by one
         if then_close:
             line.writer.close()
 
