@@ -51,7 +51,7 @@ async def streaming(
     """Have a long answer under way; it's cancelled where the block ends before it."""
     began = asyncio.Event()
     answer = asyncio.ensure_future(stream(proxy, text, began, **more))
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), 60)
     try:
         yield answer
     finally:
@@ -152,7 +152,7 @@ async def test_who_waits_for_a_slot_goes_with_the_process(
                 waiting = asyncio.ensure_future(proxy.post("/v1/chat/completions", body))
                 await in_flight(proxy, 2)
                 await end(proxy)
-                status, _ = await asyncio.wait_for(waiting, 10)
+                status, _ = await asyncio.wait_for(waiting, 60)
                 assert status in (502, 503)
         found = await say(proxy, talk, "go on")
         assert found["cache_n"] >= 0.95 * held

@@ -32,7 +32,7 @@ class Standin:
 
     async def calls(self, *operations: Operation) -> list[int]:
         pid = self.process.pid
-        replies = [await self._worker.ask(op, pid, deadline_s=10) for op in operations]
+        replies = [await self._worker.ask(op, pid, deadline_s=60) for op in operations]
         return [reply.result for reply in replies]
 
     async def get(self, path: str) -> Any:
@@ -45,12 +45,12 @@ class Standin:
     async def answers(self) -> bool:
         try:
             await self.get("/health")
-        except urllib.error.URLError:
+        except OSError:
             return False
         return True
 
     def _fetch(self, path: str, body: bytes | None) -> Any:
-        with urllib.request.urlopen(self._base + path, body, timeout=5) as answer:
+        with urllib.request.urlopen(self._base + path, body, timeout=60) as answer:
             return json.load(answer)
 
 
