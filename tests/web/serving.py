@@ -91,7 +91,7 @@ async def serving(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         async with (
-            listening(app, [listener], log=log, closing_s=1.0),
+            listening(app, [listener], log=log, closing_s=60.0),
             aiohttp.ClientSession(f"http://{host}:{port}", headers=headers) as session,
         ):
             yield Site(host, port, session)

@@ -350,7 +350,7 @@ async def test_shutdown_closes_who_waits_and_lets_answers_end() -> None:
     app[EXPRESS] = replace(app[EXPRESS], proxy=patient)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         async with AsyncExitStack() as stack:
-            stop_accepting = await stack.enter_async_context(listening(app, [sock]))
+            stop_accepting = await stack.enter_async_context(listening(app, [sock], closing_s=60.0))
             # Read in this order: once the last one is served, half a body was seen, too.
             idle, half, busy = [
                 await asyncio.open_connection(*sock.getsockname()) for _ in range(3)
@@ -447,7 +447,7 @@ async def test_who_asks_ahead_isnt_read_ahead(monkeypatch: pytest.MonkeyPatch) -
     async with staged() as stage:
         reader, writer = await asyncio.open_connection(stage.site.host, stage.site.port)
         writer.write(post(more=f"X-A: {'a' * 4000}\r\n") * 2000 + CLOSING)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             said = await reader.read()
         writer.close()
 

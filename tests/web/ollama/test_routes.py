@@ -170,15 +170,23 @@ async def test_an_empty_request_loads_or_puts_away() -> None:
 
 async def test_keep_alive_counts_from_the_end_of_the_answer() -> None:
     """And is seen in `/api/ps`, where else the `ttl` is."""
+
+    async def chat(keep_alive: str | int) -> None:
+        before = len(stage.fleet.orders)
+        await posted(
+            stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive=keep_alive
+        )
+        await eventually(lambda: len(stage.fleet.orders) > before)
+
     async with ollama(say_whole) as stage:
-        await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive="1h")
+        await chat("1h")
         assert stage.fleet.orders == [("keep", "a", 3600.0)]
         kept = (await stage.site.ask("/api/ps")).json["models"][0]
         assert kept["expires_at"] < FOR_EVER
-        await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive=-1)
+        await chat(-1)
         kept = (await stage.site.ask("/api/ps")).json["models"][0]
         assert kept["expires_at"] == FOR_EVER
-        await posted(stage, "/api/chat", model="a", messages=HI, stream=False, keep_alive=0)
+        await chat(0)
         assert (await stage.site.ask("/api/ps")).json["models"] == []
 
 
