@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -182,6 +183,22 @@ async def test_the_page_comes_back_with_its_proxy(
                 await expect(link).to_have_text("live")
                 await second.chat("b")
                 await window.shows_state("b", "ready")
+
+
+async def test_a_swap_that_is_written_late_is_shown(
+    opened: Open, configure: Configure, tmp_path: Path
+) -> None:
+    """Nothing tells of it then: the page looks again for a while."""
+    async with running_proxy(configure(), tmp_path) as proxy:
+        await proxy.chat("a")
+        async with opened(proxy, "logs") as window:
+            late = json.dumps({"data": [], "page": 1, "limit": 60, "total": 0, "total_pages": 0})
+            await window.page.route("**/api/swaps*", lambda route: route.fulfill(body=late))
+            await window.go("models")
+            await window.shows_state("a", "ready")
+            await expect(window.page.get_by_text("No model has come or gone yet")).to_be_visible()
+            await window.page.unroute("**/api/swaps*")
+            await expect(window.page.locator(".swaps .swap b").first).to_have_text("a")
 
 
 async def test_without_events_the_page_asks(

@@ -26,7 +26,6 @@ from tests.helpers.ports import free_port
 from tests.helpers.waiting import eventually
 
 RECORDED: Final = Path(__file__).with_name("router_answers.json")
-BROKEN_BYTES: Final = 100_000
 _PRESET: Final = """\
 [*]
 c = 4096
@@ -77,7 +76,7 @@ CALLS: Final = (
 def put_models(folder: Path) -> None:
     """Put a model that loads and one that doesn't into `folder`."""
     shutil.copy(tiny_gguf(), folder / "alpha.gguf")
-    (folder / "broken.gguf").write_bytes(tiny_gguf().read_bytes()[:BROKEN_BYTES])
+    (folder / "broken.gguf").write_bytes(b"no model" * 10_000)
 
 
 async def played(session: aiohttp.ClientSession) -> dict[str, Any]:

@@ -52,6 +52,7 @@ export class ActivityView {
     this.#newer.addEventListener("click", () => this.#turn(this.#page - 1));
     this.#older.addEventListener("click", () => this.#turn(this.#page + 1));
     live.addEventListener("rows", () => this.#soon());
+    live.addEventListener("link", () => this.#soon()); // there was no telling of rows till then
     live.addEventListener("models", () => this.#showModels());
     live.addEventListener("link", () => live.link === "live" && this.#soon());
   }

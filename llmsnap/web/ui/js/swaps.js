@@ -7,8 +7,9 @@ import { PHASES, PhaseBar } from "./phases.js";
 
 const SHOWN = 12;
 const FETCHED = 60;
-/** Rows are written a little after what they tell of. */
+/** Rows are written a little after what they tell of; on a busy machine, or a slow disk, later. */
 const LATER_MS = 900;
+const MUCH_LATER_MS = 30_000;
 const TICK_MS = 100;
 const WORDS = { start: "started", wake: "woke", sleep: "put to sleep", page_out: "paged out", stop: "stopped" };
 const NOUNS = { start: "start", wake: "wake", sleep: "sleep", page_out: "page-out", stop: "stop" };
@@ -25,6 +26,7 @@ export class SwapsCard {
   #since = new Map();
   #timer = null;
   #clock = null;
+  #restlessUntil = 0;
 
   constructor(live) {
     this.#live = live;
@@ -45,11 +47,16 @@ export class SwapsCard {
     this.#onlySwaps.addEventListener("change", () => this.#show());
     live.addEventListener("states", () => this.#soon());
     live.addEventListener("rows", () => this.#soon());
-    live.addEventListener("models", () => this.#showGoing());
+    live.addEventListener("link", () => this.#soon());
+    live.addEventListener("models", () => {
+      this.#showGoing();
+      if (Date.now() < this.#restlessUntil) this.#later();
+    });
   }
 
   show() {
     this.#clock ??= setInterval(() => this.#showGoing(), TICK_MS);
+    this.#restlessUntil = Date.now() + MUCH_LATER_MS;
     this.#fetch();
   }
 
@@ -59,6 +66,11 @@ export class SwapsCard {
   }
 
   #soon() {
+    this.#restlessUntil = Date.now() + MUCH_LATER_MS;
+    this.#later();
+  }
+
+  #later() {
     if (this.#clock === null) return;
     this.#timer ??= setTimeout(() => this.#fetch(), LATER_MS);
   }
