@@ -89,7 +89,7 @@ async def test_it_says_where_it_listens_and_reads_as_peers_do(tmp_path: Path) ->
     (folder / "a.yaml").write_text("models: {a: {cmd: 'z ${PORT}'}}")
     args = ["-watch-config", "-config-dir", str(folder)]
     async with running_proxy(EMPTY, tmp_path, args=args) as proxy:
-        assert f"listens on {proxy.url} with 1 model" in proxy.log
+        await proxy.logs(f"listens on {proxy.url} with 1 model")
         _, status = await proxy.get("/api/status")
         assert status["config"]["watched"]
         assert len(status["config"]["files"]) == 2

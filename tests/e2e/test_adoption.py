@@ -227,7 +227,7 @@ async def test_what_does_not_match_is_ended(
         await proxy.chat("b")
 
     assert gone
-    assert f"ending pid {pid}" in proxy.log
+    await proxy.logs(f"ending pid {pid}")
 
 
 async def test_one_that_died_meanwhile_is_started_afresh(

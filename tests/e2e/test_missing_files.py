@@ -56,7 +56,7 @@ async def test_a_pinned_model_comes_up_when_its_file_does(
     async with running_proxy(text, tmp_path, env=server_environment()) as proxy:
         await proxy.chat("a")
         assert await proxy.state("b") == "stopped"
-        assert str(file) in proxy.log
+        await proxy.logs(str(file))
         shutil.copy(models["b"], file)
         await proxy.becomes("b", "ready")
         assert (await proxy.models())["a"]["generation"] == 1

@@ -122,4 +122,4 @@ async def test_e16_a_save_that_hangs_holds_up_nobody_for_long(tmp_path: Path) ->
         took_s = asyncio.get_running_loop().time() - began
         print(f"swap took {took_s:.2f} s")
         assert await proxy.state("a") == "asleep"
-        assert "sleeps unsaved: somebody waits" in proxy.log
+        await proxy.logs("sleeps unsaved: somebody waits")

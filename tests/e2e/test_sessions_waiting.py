@@ -137,7 +137,7 @@ async def test_with_two_slots_it_waits_for_the_first_that_is_free(
             assert not longest.done()
             await later
         assert found["cache_n"] >= 0.95 * held
-        assert proxy.log.count("are back in slot") == 1
+        await proxy.logs("are back in slot", times=1)
 
 
 async def test_who_waits_for_a_slot_goes_with_the_process(

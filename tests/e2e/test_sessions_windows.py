@@ -50,8 +50,8 @@ async def test_e02_without_the_option_restores_are_found_to_be_useless(tmp_path:
         assert (await say(proxy, talk, "and on"))["cache_n"] == 0
         await stop(proxy)
         assert kept(proxy) == 0
-        assert proxy.log.count("restores are useless") == 1
-        assert "--swa-full" in proxy.log
+        await proxy.logs("restores are useless", times=1)
+        await proxy.logs("--swa-full")
         _, answer = await proxy.get("/api/sessions")
         assert told in answer["refusals"]["a"]
     async with proxy_over(tmp_path) as proxy:
@@ -90,10 +90,10 @@ async def test_e02_what_parts_from_a_saved_one_isnt_restored_in_vain_twice(tmp_p
         await logged(proxy, "restores are useless for what parts from a saved conversation")
         await stop(proxy)
         await say(proxy, talk[:2], "a third way")
-        assert proxy.log.count("are back in slot") == 1
+        await proxy.logs("are back in slot", times=1)
         await stop(proxy)
         await say(proxy, talk, "and on")
-        assert proxy.log.count("are back in slot") == 2
+        await proxy.logs("are back in slot", times=2)
 
 
 async def test_e02_with_the_option_branches_are_of_use(tmp_path: Path) -> None:

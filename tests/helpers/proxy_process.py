@@ -39,6 +39,14 @@ class ProxyProcess:
         """What it printed so far."""
         return self.log_path.read_text(errors="replace")
 
+    async def logs(self, text: str, *, times: int = 0) -> None:
+        """Wait until it has printed `text`, which it does a moment after what that tells of.
+
+        `times`: so often, and no more; 0: once at least.
+        """
+        await eventually(lambda: self.log.count(text) >= (times or 1), what=f"{text!r} in the log")
+        assert not times or self.log.count(text) == times, self.log
+
     async def chat(self, model: str, text: str = "hi", **more: Any) -> dict[str, Any]:
         """Ask `model` at temperature 0; the answer must be a 200."""
         status, answer = await self.post(

@@ -209,11 +209,11 @@ async def test_nvml_goes_and_comes_back(cards: World, tmp_path: Path) -> None:
         await running.chat("a", "hi")
         await running.chat("b", "hi")
         assert await running.state("a") == "stopped"
-        assert running.log.count("the NVIDIA driver isn't loaded") == 1
+        await running.logs("the NVIDIA driver isn't loaded", times=1)
         cards.turn(nvml_init=0)
         await eventually(lambda: gpu0_is("fresh"), what="gpu0 is back")
         await running.chat("a", "hi")
-    assert "memory: everything can be read again" in running.log
+    await running.logs("memory: everything can be read again")
 
 
 async def test_without_bytes_by_process_needs_are_learned_all_the_same(

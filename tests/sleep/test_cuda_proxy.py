@@ -101,7 +101,7 @@ async def test_what_comes_back_quicker_by_a_start_is_stopped(world: World, tmp_p
         shown = (await running.models())["first"]
         assert shown["state"] == "stopped"
         assert "a wake would take about 4." in shown["sleep_refusals"]["cuda"]
-        assert "model first: stays awake: a wake would take about 4." in running.log
+        await running.logs("model first: stays awake: a wake would take about 4.")
 
 
 async def test_no_request_of_any_kind_reaches_a_sleeping_server(
@@ -145,7 +145,7 @@ async def test_u121_managed_memory_becomes_a_stop(world: World, tmp_path: Path) 
         await knows_how_to_sleep(running, "first")
         assert await cached(running, "second") == 0
         assert await running.state("first") == "stopped"
-        assert "the driver can't checkpoint it" in running.log
+        await running.logs("the driver can't checkpoint it")
         assert await cached(running, "first") == 0
 
 
