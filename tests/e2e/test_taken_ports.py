@@ -68,7 +68,8 @@ async def test_a_pinned_model_is_not_tried_again_and_again_while_its_port_is_tak
             assert "is taken by" in str(answer["error"])
             await asyncio.sleep(5)  # it would have been tried again after two
             assert {await proxy.state(model) for model in "ab"} == {"ready"}
-            assert await starts(proxy, "c") == ["failed", "failed"]
+            tried = await starts(proxy, "c")
+            assert tried in (["failed"], ["failed", "failed"])
             stranger.close()
             await proxy.becomes("c", "ready")
 

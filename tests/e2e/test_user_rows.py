@@ -571,12 +571,13 @@ async def test_u61_a_killed_proxy_leaves_no_engine(fake: FakeModels, tmp_path: P
 
 async def test_u63_a_model_may_be_spared_sigkill(fake: FakeModels, tmp_path: Path) -> None:
     """`kill: false` waits for the process, however long it takes to end."""
-    fake.add("a", "--slow-term 3", more="unloadTimeout: 1\nkill: false")
+    fake.add("a", "--ignore-term", more="unloadTimeout: 1\nkill: false")
     async with running_proxy(fake.yaml, tmp_path) as proxy:
         pid = (await proxy.chat("a"))["seen"]["pid"]
         unloading = asyncio.ensure_future(proxy.post("/api/models/unload/a"))
         await eventually(lambda: "still there after 1 s" in proxy.log)
         assert lives(pid)
+        os.kill(pid, signal.SIGKILL)  # as it would never end
         assert (await unloading)[0] == 200
 
 
