@@ -291,7 +291,7 @@ async def test_e16_a_save_that_hangs_is_given_up_for_who_waits_for_its_slot(
     await stage.ask("one")
     stage.slots.may_save.clear()
     for text in ("another", "a third"):
-        await asyncio.wait_for(stage.ask(text), 30)
+        await asyncio.wait_for(stage.ask(text), 60)
     assert stage.slots.orders == ["save"]
     assert stage.outcomes == [("save", "failed")]
 
@@ -361,11 +361,11 @@ async def test_the_end_of_a_request_is_news(
     stage: Stage, busy: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits needn't look again and again."""
-    monkeypatch.setattr("llmsnap.sessions.desk._LOOK_S", 60.0)
+    monkeypatch.setattr("llmsnap.sessions.desk._LOOK_S", 600.0)
     waiting = sending(stage, "one|two")
     await still(waiting)
     end(stage, busy)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
