@@ -48,6 +48,7 @@ async def unfold(window: Window, place: str) -> None:
     await expect(page.locator("#link")).to_have_text("live")
     match place.partition("/")[0]:
         case "models":
+            await window.shows_state("slow", "ready")
             await expect(window.model("bad").locator(".complaint")).to_be_visible()
             await window.button("Details of talker").click()
             await window.button("Load bad").click()
