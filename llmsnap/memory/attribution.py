@@ -224,10 +224,5 @@ def _in_ram(usage: Usage) -> Bytes:
     return {HOST: usage.rss_bytes, SWAP: usage.swap_bytes}
 
 
-def _taken(usage: Usage) -> int:
-    """What nobody else can have: the kernel counts pages of files as available, mapped or not."""
-    return usage.rss_bytes - usage.file_bytes
-
-
 def _without_zeros(bytes_: Mapping[str, int]) -> Bytes:
     return {device: size for device, size in bytes_.items() if size}

@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,14 +95,17 @@ class Direct:
         return str(choice["message"]["content"])
 
     async def gap(self, asked: Talk, text: str) -> float:
-        """Return how far behind the best the first token of `text` is that it wouldn't say."""
+        """Return how far behind the best the first token of `text` is that it wouldn't say.
+
+        Infinitely, if that isn't among its 20 best.
+        """
         probing = {"cache_prompt": False, "logprobs": True, "top_logprobs": 20}
         answer = await self._asked(question(asked) | probing)
         rest = text.encode()
         for best in answer["choices"][0]["logprobs"]["content"]:
             if not rest.startswith(piece := bytes(best["bytes"])):
-                there = [one for one in best["top_logprobs"] if is_next(one, rest)]
-                return float(best["logprob"] - max(one["logprob"] for one in there))
+                there = (one["logprob"] for one in best["top_logprobs"] if is_next(one, rest))
+                return float(best["logprob"] - max(there, default=-inf))
             rest = rest[len(piece) :]
         raise AssertionError(f"it says {text!r} now, too")
 

@@ -98,7 +98,7 @@ async def test_a_listener_that_answers_nobody_counts() -> None:
 async def test_an_answer_that_came_too_late_takes_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine stood still while somebody was asked for: nobody is there all the same."""
     if not proctable.ON_LINUX:
-        pytest.skip("needs /proc")
+        pytest.skip("who listens is read from /proc, which only Linux has")
 
     async def never(*_: object) -> object:
         return await asyncio.Event().wait()
@@ -140,7 +140,7 @@ async def test_a_connection_that_meets_itself_is_nobody(monkeypatch: pytest.Monk
 async def test_addresses_and_wildcards(address: str, asked: list[str], counts: bool) -> None:
     """A listener elsewhere doesn't take what is sent here; one on a wildcard does."""
     if not proctable.ON_LINUX:
-        pytest.skip("needs /proc")
+        pytest.skip("who listens is read from /proc, which only Linux has")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
